@@ -1,0 +1,66 @@
+// A codec turns the rows of one head of one page into sealed bytes and back.
+//
+// The unit is one side (keys or values) of one head of one page: `data` holds the codes in tiles,
+// `scales` what the codes are multiplied by (nothing for most float codecs). Both are laid out as
+// docs/format.md says, the same on every machine. Functions are pure: the same rows give the same
+// bytes, nothing is kept between calls, and any thread may call them.
+//
+// Adding a codec: a folder with its functions, and one line in registry.cc.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "quire/cache.hpp"
+
+namespace quire {
+
+// One side of one head of one page.
+struct TileShape {
+  Side side = Side::key;
+  int slots = 0;  // tokens of the page; tiles are padded to a multiple of 16
+  int dim = 0;    // channels
+  int split = 0;  // channels of the first part where scales are per part (MLA); 0: one part
+
+  int padded_slots() const noexcept { return (slots + 15) / 16 * 16; }
+  int parts() const noexcept { return split > 0 && split < dim ? 2 : 1; }
+};
+
+struct Codec {
+  const char* name;
+
+  // The row type whose values survive encode and decode bit for bit, if there is one.
+  std::optional<DType> lossless;
+
+  // Sizes of one side of one head of one page, before alignment.
+  std::size_t (*data_bytes)(const TileShape& shape) noexcept;
+  std::size_t (*scale_bytes)(const TileShape& shape) noexcept;
+
+  // Whether a finite value can be stored without becoming infinite.
+  bool (*fits)(float value) noexcept;
+
+  // Encodes slots [0, count) from rows [count][dim]; slots [count, padded) become zeros.
+  void (*encode)(const TileShape& shape, const float* rows, int count, std::byte* data,
+                 std::byte* scales) noexcept;
+  // Decodes slots [first, first + count) into rows [count][dim].
+  void (*decode)(const TileShape& shape, const std::byte* data, const std::byte* scales, int first,
+                 int count, float* rows) noexcept;
+
+  // For codecs in which a slot's bytes depend on its own row alone; null for the others.
+  // Encodes one row into one slot and leaves the others.
+  void (*encode_slot)(const TileShape& shape, const float* row, int slot, std::byte* data,
+                      std::byte* scales) noexcept;
+  // Moves one slot's codes to a slot of another page of the same shape, undecoded.
+  void (*copy_slot)(const TileShape& shape, const std::byte* data, const std::byte* scales,
+                    int slot, std::byte* to_data, std::byte* to_scales, int to_slot) noexcept;
+};
+
+// All codecs, in the order they are listed to users.
+std::span<const Codec* const> all_codecs() noexcept;
+
+// The codec of that name, or null.
+const Codec* find_codec(std::string_view name) noexcept;
+
+}  // namespace quire

@@ -1,0 +1,43 @@
+// The list of codecs. A new one is an include and a line here.
+#include <string>
+#include <vector>
+
+#include "codec/bf16/bf16.h"
+#include "codec/codec.h"
+#include "codec/f16/f16.h"
+#include "codec/f32/f32.h"
+#include "codec/fp8/fp8.h"
+#include "codec/int8/int8.h"
+
+namespace quire {
+namespace {
+
+// From the widest to the narrowest, floats first.
+constexpr const Codec* kCodecs[] = {
+    &kF32Codec,      //
+    &kF16Codec,      //
+    &kBf16Codec,     //
+    &kFp8E4m3Codec,  //
+    &kFp8E5m2Codec,  //
+    &kInt8Codec,     //
+};
+
+}  // namespace
+
+std::span<const Codec* const> all_codecs() noexcept { return kCodecs; }
+
+const Codec* find_codec(std::string_view name) noexcept {
+  for (const Codec* codec : kCodecs) {
+    if (name == codec->name) return codec;
+  }
+  return nullptr;
+}
+
+std::vector<std::string> codec_names() {
+  std::vector<std::string> names;
+  names.reserve(all_codecs().size());
+  for (const Codec* codec : all_codecs()) names.emplace_back(codec->name);
+  return names;
+}
+
+}  // namespace quire

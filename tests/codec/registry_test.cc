@@ -1,0 +1,37 @@
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "codec/codec.h"
+
+namespace quire {
+namespace {
+
+TEST(Registry, ListsEveryCodecOnce) {
+  EXPECT_EQ(codec_names(),
+            (std::vector<std::string>{"f32", "f16", "bf16", "fp8_e4m3", "fp8_e5m2", "int8"}));
+  ASSERT_EQ(all_codecs().size(), codec_names().size());
+  for (const Codec* codec : all_codecs()) EXPECT_EQ(find_codec(codec->name), codec);
+}
+
+TEST(Registry, UnknownNamesGiveNull) {
+  for (const char* name : {"", "int", "int88", "INT8", " f16", "f16 ", "fp8", "q3_k"}) {
+    EXPECT_EQ(find_codec(name), nullptr) << name;
+  }
+}
+
+TEST(Registry, EveryCodecHasAllItsFunctions) {
+  for (const Codec* codec : all_codecs()) {
+    EXPECT_NE(codec->data_bytes, nullptr) << codec->name;
+    EXPECT_NE(codec->scale_bytes, nullptr) << codec->name;
+    EXPECT_NE(codec->fits, nullptr) << codec->name;
+    EXPECT_NE(codec->encode, nullptr) << codec->name;
+    EXPECT_NE(codec->decode, nullptr) << codec->name;
+    EXPECT_NE(codec->encode_slot, nullptr) << codec->name;
+    EXPECT_NE(codec->copy_slot, nullptr) << codec->name;
+  }
+}
+
+}  // namespace
+}  // namespace quire
