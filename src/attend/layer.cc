@@ -1,0 +1,234 @@
+// Offsets follow from the layer's numbers alone, so nothing but the two block offsets is stored:
+//
+//     rows     [key head][slot][key_dim] ... [value head][slot][value_dim] ...   (no padding)
+//     sealed   per head: key data | key scales | value data | value scales       (64 bytes each)
+//
+// Padding of sealed bytes is written as zeros: sealed pages are hashed and compared as bytes.
+#include "attend/layer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "base/error.h"
+#include "base/numbers.h"
+
+namespace quire {
+namespace {
+
+constexpr std::size_t kAlign = 64;
+
+std::size_t aligned(std::size_t bytes) noexcept { return (bytes + kAlign - 1) / kAlign * kAlign; }
+
+const Codec& codec_of(const LayerStore& store, Side side) noexcept {
+  return side == Side::key || store.mla ? *store.key_codec : *store.value_codec;
+}
+
+// Channels of a slot in memory: those of the latent for both sides of an MLA layer.
+int stored_dim(const LayerStore& store, Side side) noexcept {
+  return side == Side::key || store.mla ? store.key_dim : store.value_dim;
+}
+
+std::size_t row_bytes(const LayerStore& store, Side side) noexcept {
+  return static_cast<std::size_t>(stored_dim(store, side)) * bytes_of(store.row_type);
+}
+
+// Rows of one side of one head of a page.
+std::size_t rows_bytes_of(const LayerStore& store, Side side) noexcept {
+  return static_cast<std::size_t>(store.page_tokens) * row_bytes(store, side);
+}
+
+std::size_t sealed_data_bytes(const LayerStore& store, Side side) noexcept {
+  return codec_of(store, side).data_bytes(store.tile(side));
+}
+
+std::size_t sealed_scale_bytes(const LayerStore& store, Side side) noexcept {
+  return codec_of(store, side).scale_bytes(store.tile(side));
+}
+
+// Sealed bytes of one side of one head, padding included.
+std::size_t sealed_side_bytes(const LayerStore& store, Side side) noexcept {
+  return aligned(sealed_data_bytes(store, side)) + aligned(sealed_scale_bytes(store, side));
+}
+
+std::size_t sealed_head_bytes(const LayerStore& store) noexcept {
+  const std::size_t keys = sealed_side_bytes(store, Side::key);
+  return store.mla ? keys : keys + sealed_side_bytes(store, Side::value);
+}
+
+// The parts of a page that is only read: the same places.
+const std::byte* rows_to_read(const LayerStore& store, Side side, int head,
+                              const std::byte* rows) noexcept {
+  return rows_part(store, side, head, const_cast<std::byte*>(rows));
+}
+
+SealedPart sealed_to_read(const LayerStore& store, Side side, int head,
+                          const std::byte* sealed) noexcept {
+  return sealed_part(store, side, head, const_cast<std::byte*>(sealed));
+}
+
+// Calls f(side, head) for all that the layer stores.
+template <typename F>
+void for_each_part(const LayerStore& store, const F& f) {
+  for (int head = 0; head < store.heads; ++head) {
+    f(Side::key, head);
+    if (!store.mla) f(Side::value, head);
+  }
+}
+
+}  // namespace
+
+TileShape LayerStore::tile(Side side) const noexcept {
+  if (mla) return {Side::key, page_tokens, key_dim, value_dim};
+  return {side, page_tokens, side == Side::key ? key_dim : value_dim, 0};
+}
+
+bool LayerStore::lossless() const noexcept {
+  return key_codec->lossless == row_type && (mla || value_codec->lossless == row_type);
+}
+
+void place(LayerStore& store, std::size_t& rows_bytes, std::size_t& sealed_bytes) noexcept {
+  const auto heads = static_cast<std::size_t>(store.heads);
+  const std::size_t rows_of_head =
+      rows_bytes_of(store, Side::key) + (store.mla ? 0 : rows_bytes_of(store, Side::value));
+  store.rows_offset = aligned(rows_bytes);
+  store.rows_bytes = aligned(heads * rows_of_head);
+  store.sealed_offset = aligned(sealed_bytes);
+  store.sealed_bytes = heads * sealed_head_bytes(store);
+  rows_bytes = store.rows_offset + store.rows_bytes;
+  sealed_bytes = store.sealed_offset + store.sealed_bytes;
+}
+
+SealedPart sealed_part(const LayerStore& store, Side side, int head, std::byte* sealed) noexcept {
+  std::byte* data =
+      sealed + store.sealed_offset + static_cast<std::size_t>(head) * sealed_head_bytes(store);
+  if (side == Side::value && !store.mla) data += sealed_side_bytes(store, Side::key);
+  const std::size_t data_bytes = sealed_data_bytes(store, side);
+  const std::size_t scale_bytes = sealed_scale_bytes(store, side);
+  return {data, data_bytes, scale_bytes > 0 ? data + aligned(data_bytes) : nullptr, scale_bytes};
+}
+
+std::byte* rows_part(const LayerStore& store, Side side, int head, std::byte* rows) noexcept {
+  std::byte* part = rows + store.rows_offset;
+  if (side == Side::value && !store.mla) {
+    part += static_cast<std::size_t>(store.heads) * rows_bytes_of(store, Side::key);
+  }
+  return part + static_cast<std::size_t>(head) * rows_bytes_of(store, side);
+}
+
+Result<void> write_row(const LayerStore& store, Side side, const TensorView& view,
+                       std::int64_t token, std::byte* rows, int slot, const char* call) {
+  if (store.mla && side == Side::value) return {};
+  const Codec& codec = codec_of(store, side);
+  const auto dim = static_cast<std::size_t>(stored_dim(store, side));
+  const auto element_bytes = static_cast<std::int64_t>(bytes_of(view.dtype));
+  const auto* data = static_cast<const std::byte*>(view.data);
+  for (int head = 0; head < store.heads; ++head) {
+    const std::byte* from =
+        data + (token * view.token_stride + head * view.head_stride) * element_bytes;
+    std::byte* to = rows_part(store, side, head, rows) +
+                    static_cast<std::size_t>(slot) * row_bytes(store, side);
+    for (std::size_t c = 0; c < dim; ++c) {
+      const float value = load_element(view.dtype, from, c);
+      store_element(store.row_type, to, c, value);
+      const float rounded = load_element(store.row_type, to, c);
+      if (std::isfinite(rounded) && codec.fits(rounded)) continue;
+      const bool in_rows = std::isfinite(rounded);
+      return fail(ErrorCode::non_finite,
+                  "{}: layer {} {} of token {}, head {}, channel {}: {} does not fit {} {}", call,
+                  store.index, side == Side::key ? "key" : "value", token, head, c, value,
+                  in_rows ? codec.name : name_of(store.row_type), in_rows ? "codes" : "rows");
+    }
+  }
+  return {};
+}
+
+void copy_rows(const LayerStore& store, const std::byte* from, int count, std::byte* to) noexcept {
+  for_each_part(store, [&](Side side, int head) {
+    std::memcpy(rows_part(store, side, head, to), rows_to_read(store, side, head, from),
+                static_cast<std::size_t>(count) * row_bytes(store, side));
+  });
+}
+
+void seal(const LayerStore& store, const std::byte* rows, int count, std::byte* sealed) {
+  std::vector<float> scratch;
+  for_each_part(store, [&](Side side, int head) {
+    scratch.resize(static_cast<std::size_t>(count) *
+                   static_cast<std::size_t>(stored_dim(store, side)));
+    const std::byte* from = rows_to_read(store, side, head, rows);
+    for (std::size_t i = 0; i < scratch.size(); ++i) {
+      scratch[i] = load_element(store.row_type, from, i);
+    }
+    const SealedPart part = sealed_part(store, side, head, sealed);
+    std::memset(part.data, 0, sealed_side_bytes(store, side));
+    codec_of(store, side).encode(store.tile(side), scratch.data(), count, part.data, part.scales);
+  });
+}
+
+void reseal_slot(const LayerStore& store, Side side, const std::byte* rounded, int count, int slot,
+                 std::byte* sealed) {
+  const auto dim = static_cast<std::size_t>(stored_dim(store, side));
+  const Codec& codec = codec_of(store, side);
+  const TileShape tile = store.tile(side);
+  std::vector<float> row(dim);
+  std::vector<float> page;
+  for (int head = 0; head < store.heads; ++head) {
+    const std::byte* from = rows_to_read(store, side, head, rounded);
+    for (std::size_t c = 0; c < dim; ++c) row[c] = load_element(store.row_type, from, c);
+    const SealedPart part = sealed_part(store, side, head, sealed);
+    if (codec.encode_slot != nullptr) {
+      codec.encode_slot(tile, row.data(), slot, part.data, part.scales);
+      continue;
+    }
+    page.resize(static_cast<std::size_t>(count) * dim);
+    codec.decode(tile, part.data, part.scales, 0, count, page.data());
+    std::copy(row.begin(), row.end(),
+              page.begin() + static_cast<std::ptrdiff_t>(slot) * static_cast<std::ptrdiff_t>(dim));
+    codec.encode(tile, page.data(), count, part.data, part.scales);
+  }
+}
+
+void read_rows(const LayerStore& store, Side side, int head, const std::byte* rows, int first,
+               int count, float* out) {
+  const int dim = side == Side::key ? store.key_dim : store.value_dim;
+  const std::size_t stride = row_bytes(store, side);
+  const std::byte* from =
+      rows_to_read(store, side, head, rows) + static_cast<std::size_t>(first) * stride;
+  for (int t = 0; t < count; ++t, from += stride) {
+    for (int c = 0; c < dim; ++c) {
+      *out++ = load_element(store.row_type, from, static_cast<std::size_t>(c));
+    }
+  }
+}
+
+void read_sealed(const LayerStore& store, Side side, int head, const std::byte* sealed, int first,
+                 int count, float* out) {
+  const SealedPart part = sealed_to_read(store, side, head, sealed);
+  const Codec& codec = codec_of(store, side);
+  if (side == Side::key || !store.mla) {
+    codec.decode(store.tile(side), part.data, part.scales, first, count, out);
+    return;
+  }
+  // Values of an MLA layer are the head of each latent, which is decoded whole.
+  std::vector<float> latent(static_cast<std::size_t>(store.key_dim));
+  for (int t = 0; t < count; ++t, out += store.value_dim) {
+    codec.decode(store.tile(side), part.data, part.scales, first + t, 1, latent.data());
+    std::copy_n(latent.data(), store.value_dim, out);
+  }
+}
+
+void unseal(const LayerStore& store, const std::byte* sealed, int count, std::byte* rows) {
+  std::vector<float> scratch;
+  for_each_part(store, [&](Side side, int head) {
+    scratch.resize(static_cast<std::size_t>(count) *
+                   static_cast<std::size_t>(stored_dim(store, side)));
+    read_sealed(store, side, head, sealed, 0, count, scratch.data());
+    std::byte* to = rows_part(store, side, head, rows);
+    for (std::size_t i = 0; i < scratch.size(); ++i) {
+      store_element(store.row_type, to, i, scratch[i]);
+    }
+  });
+}
+
+}  // namespace quire

@@ -1,0 +1,366 @@
+// A made-up history for attention tests: random keys and values kept twice, as plain matrices and
+// in pages, and what attention over the plain matrices is, in double.
+//
+// The inputs are rounded to the row type before anything else, so the plain matrices are exactly
+// what rows must hold. What sealed pages hold is read back through the codec.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "attend/layer.h"
+#include "attend/walk.h"
+#include "base/numbers.h"
+#include "base/seed.h"
+
+namespace quire::test {
+
+inline constexpr float kInf = std::numeric_limits<float>::infinity();
+
+// One seed for the whole run, printed once.
+inline std::uint64_t run_seed() {
+  static const std::uint64_t seed = announce_seed();
+  return seed;
+}
+
+// Random numbers of one test: `salt` keeps tests apart.
+class Random {
+ public:
+  explicit Random(std::uint64_t salt) : engine_(run_seed() * 1000003 + salt) {}
+  float normal(float deviation = 1.0f) {
+    return std::normal_distribution<float>(0.0f, deviation)(engine_);
+  }
+  // In [low, high].
+  std::int64_t integer(std::int64_t low, std::int64_t high) {
+    return std::uniform_int_distribution<std::int64_t>(low, high)(engine_);
+  }
+  template <typename T>
+  void shuffle(std::vector<T>& items) {
+    std::shuffle(items.begin(), items.end(), engine_);
+  }
+
+ private:
+  std::mt19937_64 engine_;
+};
+
+inline float round_to(DType dtype, float value) {
+  std::uint32_t bits = 0;
+  store_element(dtype, &bits, 0, value);
+  return load_element(dtype, &bits, 0);
+}
+
+inline std::size_t size_of(std::int64_t count) { return static_cast<std::size_t>(count); }
+
+struct Geometry {
+  int kv_heads = 1;
+  int query_heads = 1;
+  int key_dim = 8;
+  int value_dim = 8;
+  bool mla = false;
+  int page_tokens = 16;
+  DType row_type = DType::f32;
+  std::string key_codec = "f32";
+  std::string value_codec = "f32";
+};
+
+inline LayerStore make_store(const Geometry& geometry) {
+  LayerStore store;
+  store.heads = geometry.kv_heads;
+  store.key_dim = geometry.key_dim;
+  store.value_dim = geometry.value_dim;
+  store.mla = geometry.mla;
+  store.page_tokens = geometry.page_tokens;
+  store.row_type = geometry.row_type;
+  store.key_codec = find_codec(geometry.key_codec);
+  store.value_codec = find_codec(geometry.mla ? geometry.key_codec : geometry.value_codec);
+  return store;
+}
+
+// [token][head][dim].
+struct Matrix {
+  std::int64_t tokens = 0;
+  int heads = 0;
+  int dim = 0;
+  std::vector<float> data;
+
+  Matrix() = default;
+  Matrix(std::int64_t t, int h, int d) : tokens(t), heads(h), dim(d), data(size_of(t * h * d)) {}
+  float* at(std::int64_t token, int head) {
+    return data.data() + size_of((token * heads + head) * dim);
+  }
+  const float* at(std::int64_t token, int head) const {
+    return data.data() + size_of((token * heads + head) * dim);
+  }
+  TensorView view() const { return TensorView::dense(data.data(), DType::f32, tokens, heads, dim); }
+};
+
+inline Matrix random_matrix(Random& random, std::int64_t tokens, int heads, int dim,
+                            DType dtype = DType::f32, float deviation = 1.0f) {
+  Matrix matrix(tokens, heads, dim);
+  for (float& x : matrix.data) x = round_to(dtype, random.normal(deviation));
+  return matrix;
+}
+
+// Keys and values in pages, from ordinal 0 on. Full pages are sealed and keep their rows.
+class History {
+ public:
+  Geometry geometry;
+  LayerStore store;
+  Matrix keys, values;              // what was put; for MLA `values` is the head of `keys`
+  Matrix coded_keys, coded_values;  // what full pages give back
+  std::vector<std::int64_t> positions;
+
+  History(const Geometry& g, Matrix k, Matrix v, std::vector<std::int64_t> at)
+      : geometry(g),
+        store(make_store(g)),
+        keys(std::move(k)),
+        values(std::move(v)),
+        positions(std::move(at)) {
+    std::size_t rows_bytes = 0;
+    std::size_t sealed_bytes = 0;
+    place(store, rows_bytes, sealed_bytes);
+    coded_keys = keys;
+    coded_values = values;
+    for (std::int64_t begin = 0; begin < keys.tokens; begin += g.page_tokens) {
+      const int count =
+          static_cast<int>(std::min<std::int64_t>(g.page_tokens, keys.tokens - begin));
+      Page& page = pages_.emplace_back();
+      page.rows.resize(rows_bytes);
+      for (int slot = 0; slot < count; ++slot) {
+        write_row(store, Side::key, keys.view(), begin + slot, page.rows.data(), slot).value();
+        if (g.mla) continue;
+        write_row(store, Side::value, values.view(), begin + slot, page.rows.data(), slot).value();
+      }
+      if (count < g.page_tokens) continue;
+      page.sealed.resize(sealed_bytes);
+      seal(store, page.rows.data(), count, page.sealed.data());
+      read_back(page, begin, count);
+    }
+  }
+
+  std::int64_t tokens() const { return keys.tokens; }
+  std::int64_t floor_page(std::int64_t ordinal) const {
+    return std::max<std::int64_t>(0, ordinal) / geometry.page_tokens * geometry.page_tokens;
+  }
+
+  // One slice per page.
+  std::vector<PageSlice> slices() const {
+    std::vector<PageSlice> result;
+    for (std::size_t p = 0; p < pages_.size(); ++p) {
+      const std::int64_t begin = static_cast<std::int64_t>(p) * geometry.page_tokens;
+      PageSlice slice;
+      slice.rows = pages_[p].rows.data();
+      slice.sealed = pages_[p].sealed.empty() ? nullptr : pages_[p].sealed.data();
+      slice.positions = positions.data() + begin;
+      slice.count =
+          static_cast<int>(std::min<std::int64_t>(geometry.page_tokens, tokens() - begin));
+      slice.ordinal = begin;
+      slice.page_end = begin + geometry.page_tokens;
+      result.push_back(slice);
+    }
+    return result;
+  }
+
+  // The causal query of the token at `ordinal`, with a row of its own.
+  Query causal(std::int64_t ordinal, std::int64_t row, std::int64_t exact_tail = 0) const {
+    Query query;
+    query.row = row;
+    query.position = positions[size_of(ordinal)];
+    query.first_position = std::numeric_limits<std::int64_t>::min();
+    query.end_ordinal = ordinal + 1;
+    query.sealed_below = floor_page(ordinal - exact_tail);
+    return query;
+  }
+
+ private:
+  struct Page {
+    std::vector<std::byte> rows;
+    std::vector<std::byte> sealed;
+  };
+
+  void read_back(const Page& page, std::int64_t begin, int count) {
+    for (int head = 0; head < store.heads; ++head) {
+      for (int slot = 0; slot < count; ++slot) {
+        read_sealed(store, Side::key, head, page.sealed.data(), slot, 1,
+                    coded_keys.at(begin + slot, head));
+        read_sealed(store, Side::value, head, page.sealed.data(), slot, 1,
+                    coded_values.at(begin + slot, head));
+      }
+    }
+  }
+
+  std::vector<Page> pages_;
+};
+
+inline std::vector<std::int64_t> counting(std::int64_t tokens) {
+  std::vector<std::int64_t> positions(size_of(tokens));
+  for (std::int64_t t = 0; t < tokens; ++t) positions[size_of(t)] = t;
+  return positions;
+}
+
+// The first value_dim channels of a latent.
+inline Matrix head_of(const Matrix& keys, int value_dim) {
+  Matrix values(keys.tokens, keys.heads, value_dim);
+  for (std::int64_t t = 0; t < keys.tokens; ++t) {
+    for (int h = 0; h < keys.heads; ++h) std::copy_n(keys.at(t, h), value_dim, values.at(t, h));
+  }
+  return values;
+}
+
+inline History random_history(Random& random, const Geometry& g, std::int64_t tokens) {
+  Matrix keys = random_matrix(random, tokens, g.kv_heads, g.key_dim, g.row_type);
+  Matrix values = g.mla ? head_of(keys, g.value_dim)
+                        : random_matrix(random, tokens, g.kv_heads, g.value_dim, g.row_type);
+  return History(g, std::move(keys), std::move(values), counting(tokens));
+}
+
+// ---- the reference ----
+
+struct Rules {
+  float scale = 1.0f;
+  float soft_cap = 0.0f;
+  std::vector<float> slopes;  // empty, or one per query head
+  std::vector<float> sinks;   // empty, or one per query head
+};
+
+struct Answer {
+  std::vector<double> out;            // [value_dim]
+  std::vector<double> logits;         // [tokens], -inf where not seen
+  std::vector<double> probabilities;  // [tokens]
+  double magnitude = 0;               // L = scale |q| max |k| over what is seen
+};
+
+// Attention of one query head, from matrices of what it reads of each token.
+inline Answer reference(const Matrix& k, const Matrix& v,
+                        const std::vector<std::int64_t>& positions,
+                        const std::function<bool(std::int64_t)>& sees, const float* q,
+                        int query_head, int query_heads, std::int64_t position,
+                        const Rules& rules) {
+  const int head = query_head / (query_heads / k.heads);
+  Answer answer;
+  answer.out.assign(size_of(v.dim), 0.0);
+  answer.logits.assign(size_of(k.tokens), -HUGE_VAL);
+  answer.probabilities.assign(size_of(k.tokens), 0.0);
+  double q_norm = 0;
+  for (int c = 0; c < k.dim; ++c) q_norm += double{q[c]} * double{q[c]};
+  double top = rules.sinks.empty() ? -HUGE_VAL : double{rules.sinks[size_of(query_head)]};
+  bool any = false;
+  for (std::int64_t t = 0; t < k.tokens; ++t) {
+    if (!sees(t)) continue;
+    any = true;
+    double dot = 0;
+    double norm = 0;
+    for (int c = 0; c < k.dim; ++c) {
+      dot += double{q[c]} * double{k.at(t, head)[c]};
+      norm += double{k.at(t, head)[c]} * double{k.at(t, head)[c]};
+    }
+    double logit = double{rules.scale} * dot;
+    if (rules.soft_cap > 0) logit = rules.soft_cap * std::tanh(logit / rules.soft_cap);
+    if (!rules.slopes.empty()) {
+      logit += double{rules.slopes[size_of(query_head)]} *
+               static_cast<double>(positions[size_of(t)] - position);
+    }
+    answer.logits[size_of(t)] = logit;
+    answer.magnitude = std::max(answer.magnitude, rules.scale * std::sqrt(q_norm * norm));
+    top = std::max(top, logit);
+  }
+  if (!any) return answer;
+  double sum = rules.sinks.empty() ? 0 : std::exp(double{rules.sinks[size_of(query_head)]} - top);
+  for (const double logit : answer.logits) sum += std::exp(logit - top);
+  for (std::int64_t t = 0; t < k.tokens; ++t) {
+    const double p = std::exp(answer.logits[size_of(t)] - top) / sum;
+    answer.probabilities[size_of(t)] = p;
+    for (int c = 0; c < v.dim; ++c) answer.out[size_of(c)] += p * double{v.at(t, head)[c]};
+  }
+  return answer;
+}
+
+// The same for a query over a whole history: coded where it reads sealed pages, exact elsewhere.
+inline Answer reference(const History& history, const Query& query, const float* q, int query_head,
+                        const Rules& rules) {
+  Matrix k = history.keys;
+  Matrix v = history.values;
+  for (std::int64_t t = 0; t < query.sealed_below && t < history.tokens(); ++t) {
+    if (history.floor_page(t) + history.geometry.page_tokens > query.sealed_below) break;
+    for (int h = 0; h < k.heads; ++h) {
+      std::copy_n(history.coded_keys.at(t, h), k.dim, k.at(t, h));
+      std::copy_n(history.coded_values.at(t, h), v.dim, v.at(t, h));
+    }
+  }
+  const auto sees = [&](std::int64_t t) {
+    return t < query.end_ordinal && history.positions[size_of(t)] >= query.first_position;
+  };
+  return reference(k, v, history.positions, sees, q, query_head, history.geometry.query_heads,
+                   query.position, rules);
+}
+
+// |out - ref| / |ref|, and whether it is within 1e-5 + 2e-6 L.
+inline double relative_error(const float* out, const std::vector<double>& ref) {
+  double difference = 0;
+  double norm = 0;
+  for (std::size_t c = 0; c < ref.size(); ++c) {
+    difference += (double{out[c]} - ref[c]) * (double{out[c]} - ref[c]);
+    norm += ref[c] * ref[c];
+  }
+  return norm > 0 ? std::sqrt(difference / norm) : std::sqrt(difference);
+}
+
+inline double error_bound(double magnitude) { return 1e-5 + 2e-6 * magnitude; }
+
+// ---- running the walk ----
+
+struct States {
+  std::vector<float> o, m, l;
+  std::int64_t rows = 0;
+  std::int64_t heads = 0;
+  std::int64_t dim = 0;
+
+  States(std::int64_t r, std::int64_t h, std::int64_t d)
+      : o(size_of(r * h * d), -77.0f),
+        m(size_of(r * h), -77.0f),
+        l(size_of(r * h), -77.0f),
+        rows(r),
+        heads(h),
+        dim(d) {}
+  StateView view() { return {o.data(), m.data(), l.data(), rows, heads, dim}; }
+  // One query head's output.
+  std::vector<float> finish(std::int64_t row, std::int64_t head, float sink = -kInf) const {
+    const std::size_t at = size_of(row * heads + head);
+    std::vector<float> out(size_of(dim));
+    state_finish(out.data(), o.data() + at * size_of(dim), m[at], l[at], sink, dim);
+    return out;
+  }
+  bool operator==(const States&) const = default;
+};
+
+inline AttendTask make_task(const History& history, const Rules& rules,
+                            const std::vector<PageSlice>& slices, const std::vector<Query>& queries,
+                            const TensorView& q) {
+  AttendTask task;
+  task.store = &history.store;
+  task.math.scale = rules.scale;
+  task.math.soft_cap = rules.soft_cap;
+  task.math.slopes = rules.slopes;
+  task.slices = slices;
+  task.queries = queries;
+  task.q = q;
+  return task;
+}
+
+inline void run_states(const AttendTask& task, States& states) {
+  for (int head = 0; head < task.store->heads; ++head) attend_states(task, head, states.view());
+}
+
+inline States run_states(const AttendTask& task) {
+  States states(task.q.tokens, task.q.heads, task.store->value_dim);
+  run_states(task, states);
+  return states;
+}
+
+}  // namespace quire::test
