@@ -1,0 +1,231 @@
+// The life of an open step: put, commit, drop.
+
+#include "cache/step.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace quire {
+namespace {
+
+Result<void> check_rows(const LayerStore& store, Side side, const TensorView& view,
+                        std::int64_t tokens) {
+  const char* name = side == Side::key ? "keys" : "values";
+  const int dim = side == Side::key ? store.key_dim : store.value_dim;
+  if (view.data == nullptr) {
+    return fail(ErrorCode::invalid_argument, "put: layer {}: {} are null", store.index, name);
+  }
+  if (view.dtype != DType::f32 && view.dtype != DType::f16 && view.dtype != DType::bf16) {
+    return fail(ErrorCode::mismatch, "put: layer {}: {} have the unknown dtype {}", store.index,
+                name, static_cast<int>(view.dtype));
+  }
+  if (view.tokens != tokens || view.heads != store.heads || view.dim != dim) {
+    return fail(ErrorCode::mismatch,
+                "put: layer {}: {} are [{}][{}][{}], expected [{} tokens][{} heads][{}]",
+                store.index, name, view.tokens, view.heads, view.dim, tokens, store.heads, dim);
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<void> StepCore::check_open(const char* operation) const {
+  if (data != nullptr) return {};
+  return fail(ErrorCode::wrong_state, "{}: the step is over", operation);
+}
+
+bool StepCore::is_open() {
+  const std::lock_guard lock(mutex);
+  return data != nullptr;
+}
+
+std::int64_t StepCore::tokens() {
+  const std::lock_guard lock(mutex);
+  return data != nullptr ? static_cast<std::int64_t>(data->tokens.size()) : 0;
+}
+
+// --- put -------------------------------------------------------------------------------------
+
+Result<void> StepCore::put(int index, const TensorView& keys, const TensorView* values) {
+  const std::lock_guard lock(mutex);
+  QUIRE_CHECK(check_open("put"));
+  if (index < 0 || index >= static_cast<int>(layout().layers.size())) {
+    return fail(ErrorCode::out_of_range, "put: layer {} of {}", index, layout().layers.size());
+  }
+  const Layer& layer = layout().layers[static_cast<std::size_t>(index)];
+  if (layer.owner != index) {
+    return fail(ErrorCode::not_supported, "put: layer {} reads layer {} and takes no put", index,
+                layer.owner);
+  }
+  if (data->put[static_cast<std::size_t>(index)]) {
+    return fail(ErrorCode::wrong_state, "put: layer {} was put in this step already", index);
+  }
+  if (layer.store.mla != (values == nullptr)) {
+    return fail(ErrorCode::mismatch, "put: layer {} {}", index,
+                layer.store.mla ? "is MLA and takes one latent, not keys and values"
+                                : "takes keys and values, not one latent");
+  }
+  const bool cross = layout().is_cross(layer.group);
+  if (cross && data->cross_rows == 0) {
+    return fail(ErrorCode::wrong_state,
+                "put: layer {} is a cross layer and the batch brings no "
+                "entry",
+                index);
+  }
+  const std::int64_t rows =
+      cross ? data->cross_rows : static_cast<std::int64_t>(data->tokens.size());
+  QUIRE_CHECK(check_rows(layer.store, Side::key, keys, rows));
+  if (values != nullptr) QUIRE_CHECK(check_rows(layer.store, Side::value, *values, rows));
+  QUIRE_CHECK(cross ? put_cross(layer, keys, values) : put_tokens(layer, keys, values));
+  data->put[static_cast<std::size_t>(index)] = 1;
+  return {};
+}
+
+// Rows first: a refused value leaves slots that nobody reads, and the layer as not put.
+Result<void> StepCore::put_tokens(const Layer& layer, const TensorView& keys,
+                                  const TensorView* values) {
+  const auto g = static_cast<std::size_t>(layer.group);
+  for (const StepPart& part : data->parts) {
+    for (const Segment& segment : part.groups[g].segments) {
+      for (int i = 0; i < segment.count; ++i) {
+        const std::int64_t row = part.rows[static_cast<std::size_t>(segment.token + i)];
+        QUIRE_CHECK(
+            write_row(layer.store, Side::key, keys, row, segment.page->rows, segment.slot + i));
+        if (values == nullptr) continue;
+        QUIRE_CHECK(write_row(layer.store, Side::value, *values, row, segment.page->rows,
+                              segment.slot + i));
+      }
+    }
+  }
+  for (const StepPart& part : data->parts) {
+    for (Page* page : part.groups[g].sealing) {
+      seal(layer.store, page->rows, page->slots, page->sealed);
+    }
+  }
+  return {};
+}
+
+Result<void> StepCore::put_cross(const Layer& layer, const TensorView& keys,
+                                 const TensorView* values) {
+  const auto g = static_cast<std::size_t>(layer.group);
+  std::vector<std::byte> rows(layer.store.rows_offset + layer.store.rows_bytes);
+  for (const StepPart& part : data->parts) {
+    if (!part.brings_cross) continue;
+    for (const Segment& segment : part.groups[g].segments) {
+      for (int i = 0; i < segment.count; ++i) {
+        const std::int64_t row = part.cross_row + segment.token + i;
+        QUIRE_CHECK(write_row(layer.store, Side::key, keys, row, rows.data(), i));
+        if (values == nullptr) continue;
+        QUIRE_CHECK(write_row(layer.store, Side::value, *values, row, rows.data(), i));
+      }
+      seal(layer.store, rows.data(), segment.count, segment.page->sealed);
+    }
+  }
+  return {};
+}
+
+// --- the end ---------------------------------------------------------------------------------
+
+namespace {
+
+// Installs the first `count` tokens of a part. Cannot fail: the part owns the chunks it touches.
+void install(StepPart& part, std::int64_t count, const StepData& data) {
+  History& next = part.next;
+  History& history = part.sequence->history;
+  const std::int64_t end = part.first_ordinal + count;
+  if (count < static_cast<std::int64_t>(part.rows.size())) {
+    const auto first_cut = static_cast<std::size_t>(part.rows[static_cast<std::size_t>(count)]);
+    next.cut_to(end, data.tokens[first_cut].position);
+    if (part.brings_cross && !next.has_cross()) {
+      // The new entry's owner was cut away, so the one before stays.
+      const auto g = static_cast<std::size_t>(next.layout().cross_group);
+      next.groups[g].table.swap(history.groups[g].table);
+      std::swap(next.cross_length, history.cross_length);
+      std::swap(next.cross_owner, history.cross_owner);
+    }
+  }
+  for (std::size_t g = 0; g < part.groups.size(); ++g) {
+    PagePool& pool = next.groups[g].table.pool();
+    for (Page* page : part.groups[g].sealing) {
+      if (page->first_ordinal + page->slots > end) pool.drop_sealed(*page);
+    }
+  }
+  next.let_go();
+  history.swap(next);
+}
+
+}  // namespace
+
+Result<std::vector<Committed>> StepCore::commit(const std::vector<std::int64_t>* counts) {
+  const std::lock_guard step_lock(mutex);
+  QUIRE_CHECK(check_open("commit"));
+  for (std::size_t i = 0; i < layout().layers.size(); ++i) {
+    const Layer& layer = layout().layers[i];
+    if (layer.owner != static_cast<int>(i) || data->put[i]) continue;
+    if (layout().is_cross(layer.group) && data->cross_rows == 0) continue;
+    return fail(ErrorCode::wrong_state, "commit: layer {} was not put", i);
+  }
+  if (counts != nullptr && counts->size() != data->parts.size()) {
+    return fail(ErrorCode::mismatch, "commit: {} counts for {} sequences", counts->size(),
+                data->parts.size());
+  }
+  std::vector<Committed> committed;
+  for (std::size_t p = 0; p < data->parts.size(); ++p) {
+    const StepPart& part = data->parts[p];
+    const auto all = static_cast<std::int64_t>(part.rows.size());
+    std::int64_t count = counts != nullptr ? (*counts)[p] : all;
+    if (count < 0 || count > all) {
+      return fail(ErrorCode::out_of_range, "commit: {} tokens of sequence {}, which brought {}",
+                  count, static_cast<std::uint64_t>(part.sequence->id), all);
+    }
+    if (count < all) {
+      const auto position_of = [&](std::int64_t i) {
+        return data->tokens[static_cast<std::size_t>(part.rows[static_cast<std::size_t>(i)])]
+            .position;
+      };
+      const std::int64_t at = part.next.snap(position_of(count));
+      while (count > 0 && position_of(count - 1) >= at) --count;
+    }
+    committed.push_back({part.sequence->id, count});
+  }
+  const std::lock_guard store_lock(cache->store->mutex);
+  for (std::size_t p = 0; p < data->parts.size(); ++p) {
+    StepPart& part = data->parts[p];
+    if (committed[p].tokens > 0) {
+      install(part, committed[p].tokens, *data);
+    } else {
+      abandon(part);
+    }
+  }
+  cache->evict_idle();  // before the parts are released: their sequences took part
+  for (StepPart& part : data->parts) {
+    part.sequence->step = nullptr;
+    cache->note_evictable(*part.sequence);
+  }
+  finish();
+  return committed;
+}
+
+void StepCore::drop() noexcept {
+  const std::lock_guard step_lock(mutex);
+  if (data == nullptr) return;
+  const std::lock_guard store_lock(cache->store->mutex);
+  for (StepPart& part : data->parts) {
+    abandon(part);
+    part.sequence->step = nullptr;
+  }
+  const std::vector<std::uint32_t> kept = std::move(data->kept);
+  finish();
+  cache->store->memory.restore_kept(kept);
+}
+
+void StepCore::finish() noexcept {
+  Memory& memory = cache->store->memory;
+  data->~StepData();
+  memory.deallocate(data, sizeof(StepData), alignof(StepData));
+  data = nullptr;
+  std::erase_if(cache->steps, [&](const auto& step) { return step.get() == this; });
+}
+
+}  // namespace quire

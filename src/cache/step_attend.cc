@@ -1,0 +1,294 @@
+// What a step answers: attention, scores, gathered tensors, masks, lent runs.
+
+#include <algorithm>
+#include <atomic>
+#include <limits>
+#include <new>
+
+#include "base/error.h"
+#include "base/numbers.h"
+#include "cache/read.h"
+#include "cache/step.h"
+#include "cache/visible.h"
+
+namespace quire {
+namespace {
+
+constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
+
+float sink_of(const Layer& layer, int query_head) {
+  return layer.sinks.empty() ? kMinusInfinity : layer.sinks[static_cast<std::size_t>(query_head)];
+}
+
+}  // namespace
+
+// --- what queries see ------------------------------------------------------------------------
+
+std::vector<Query> StepCore::queries_of(const StepPart& part, const Layer& layer) const {
+  const Pattern& pattern = layout().groups[static_cast<std::size_t>(layer.group)].pattern;
+  const auto count = static_cast<std::int64_t>(part.rows.size());
+  const std::int64_t end = part.first_ordinal + count;
+  const auto token = [&](std::int64_t i) -> const Token& {
+    return data->tokens[static_cast<std::size_t>(part.rows[static_cast<std::size_t>(i)])];
+  };
+  std::vector<Query> queries(static_cast<std::size_t>(count));
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int64_t ordinal = part.first_ordinal + i;
+    const std::int64_t position = token(i).position;
+    const std::int64_t row = part.rows[static_cast<std::size_t>(i)];
+    Beyond beyond;
+    if (data->exceptions[static_cast<std::size_t>(row)]) beyond.sequence_end = end;
+    for (const PositionRange& span : part.next.spans) {
+      if (position < span.begin || position >= span.end) continue;
+      std::int64_t last = i;
+      while (last + 1 < count && token(last + 1).position < span.end) ++last;
+      beyond.span_end = part.first_ordinal + last + 1;
+    }
+    const Visible seen = visible(pattern, position, ordinal, beyond);
+    queries[static_cast<std::size_t>(i)] = {row, position, seen.first_position, seen.end_ordinal,
+                                            layout().sealed_below(ordinal)};
+  }
+  return queries;
+}
+
+std::vector<PageSlice> StepCore::slices_of(const StepPart& part, const Layer& layer) const {
+  const auto g = static_cast<std::size_t>(layer.group);
+  const std::int64_t first = data->tokens[static_cast<std::size_t>(part.rows.front())].position;
+  // Bounds never decrease along a batch, so what the first query sees is where the columns start.
+  return collect_slices(part.next.groups[g].table,
+                        first_visible(layout().groups[g].pattern, first));
+}
+
+std::int64_t StepCore::columns_of(const StepPart& part, const Layer& layer) const {
+  return count_slots(slices_of(part, layer));
+}
+
+Result<const Layer*> StepCore::readable_layer(const char* operation, int index) const {
+  QUIRE_CHECK(check_open(operation));
+  if (index < 0 || index >= static_cast<int>(layout().layers.size())) {
+    return fail(ErrorCode::out_of_range, "{}: layer {} of {}", operation, index,
+                layout().layers.size());
+  }
+  const Layer& layer = layout().layers[static_cast<std::size_t>(index)];
+  const bool nothing_to_put = layout().is_cross(layer.group) && data->cross_rows == 0;
+  if (!nothing_to_put && !data->put[static_cast<std::size_t>(layer.owner)]) {
+    return fail(ErrorCode::wrong_state, "{}: layer {} was not put in this step yet", operation,
+                layer.owner);
+  }
+  return &layer;
+}
+
+Result<void> StepCore::check_query(const char* operation, int index, const Layer& layer,
+                                   const TensorView& q) const {
+  if (q.data == nullptr) {
+    return fail(ErrorCode::invalid_argument, "{}: layer {}: queries are null", operation, index);
+  }
+  if (q.dtype != DType::f32 && q.dtype != DType::f16 && q.dtype != DType::bf16) {
+    return fail(ErrorCode::mismatch, "{}: layer {}: queries have the unknown dtype {}", operation,
+                index, static_cast<int>(q.dtype));
+  }
+  const auto tokens = static_cast<std::int64_t>(data->tokens.size());
+  if (q.tokens != tokens || q.dim != layer.store.key_dim) {
+    return fail(ErrorCode::mismatch,
+                "{}: layer {}: queries are [{}][{}][{}], expected [{} tokens][heads][{}]",
+                operation, index, q.tokens, q.heads, q.dim, tokens, layer.store.key_dim);
+  }
+  const bool known = layer.query_heads > 0;
+  if (q.heads < 1 || (known ? q.heads != layer.query_heads : q.heads % layer.store.heads != 0)) {
+    return fail(ErrorCode::mismatch, "{}: layer {}: {} query heads, expected {}{}", operation,
+                index, q.heads, known ? "" : "a multiple of ",
+                known ? layer.query_heads : layer.store.heads);
+  }
+  return {};
+}
+
+Result<void> StepCore::set_exceptions(const std::vector<std::int64_t>& tokens) {
+  const std::lock_guard lock(mutex);
+  QUIRE_CHECK(check_open("set_exceptions"));
+  const auto count = static_cast<std::int64_t>(data->tokens.size());
+  for (const std::int64_t token : tokens) {
+    if (token < 0 || token >= count) {
+      return fail(ErrorCode::out_of_range, "set_exceptions: token {} of {}", token, count);
+    }
+  }
+  std::fill(data->exceptions.begin(), data->exceptions.end(), char{0});
+  for (const std::int64_t token : tokens) data->exceptions[static_cast<std::size_t>(token)] = 1;
+  return {};
+}
+
+// --- attention -------------------------------------------------------------------------------
+
+// One task per sequence and kv head: tasks write different states, so their order is free.
+Result<void> StepCore::run_states(int index, const TensorView& q, const StateView& out) {
+  QUIRE_TRY(const Layer* layer, readable_layer("attend", index));
+  QUIRE_CHECK(check_query("attend", index, *layer, q));
+  if (out.o == nullptr || out.m == nullptr || out.l == nullptr) {
+    return fail(ErrorCode::invalid_argument, "attend: layer {}: the output is null", index);
+  }
+  if (out.tokens != q.tokens || out.heads != q.heads || out.dim != layer->store.value_dim) {
+    return fail(ErrorCode::mismatch,
+                "attend: layer {}: the output is [{}][{}][{}], expected [{}][{}][{}]", index,
+                out.tokens, out.heads, out.dim, q.tokens, q.heads, layer->store.value_dim);
+  }
+  struct Work {
+    std::vector<PageSlice> slices;
+    std::vector<Query> queries;
+  };
+  std::vector<Work> works;
+  for (const StepPart& part : data->parts) {
+    works.push_back({slices_of(part, *layer), queries_of(part, *layer)});
+  }
+  const auto heads = static_cast<std::size_t>(layer->store.heads);
+  std::atomic<bool> out_of_memory = false;  // tasks must not throw
+  cache->store->executor->run(works.size() * heads, [&](std::size_t task) {
+    const Work& work = works[task / heads];
+    try {
+      attend_states({&layer->store, layer->math, work.slices, work.queries, q},
+                    static_cast<int>(task % heads), out);
+    } catch (const std::bad_alloc&) {
+      out_of_memory = true;
+    }
+  });
+  if (out_of_memory) throw std::bad_alloc();
+  return {};
+}
+
+Result<void> StepCore::attend_state(int index, const TensorView& q, const StateView& out) {
+  const std::lock_guard lock(mutex);
+  return run_states(index, q, out);
+}
+
+Result<void> StepCore::attend(int index, const TensorView& q, const OutputView& out) {
+  const std::lock_guard lock(mutex);
+  QUIRE_TRY(const Layer* layer, readable_layer("attend", index));
+  QUIRE_CHECK(check_query("attend", index, *layer, q));
+  if (out.data == nullptr) {
+    return fail(ErrorCode::invalid_argument, "attend: layer {}: the output is null", index);
+  }
+  const int dim = layer->store.value_dim;
+  if (out.tokens != q.tokens || out.heads != q.heads || out.dim != dim) {
+    return fail(ErrorCode::mismatch,
+                "attend: layer {}: the output is [{}][{}][{}], expected [{}][{}][{}]", index,
+                out.tokens, out.heads, out.dim, q.tokens, q.heads, dim);
+  }
+  const auto states = static_cast<std::size_t>(q.tokens * q.heads);
+  std::vector<float> o(states * static_cast<std::size_t>(dim));
+  std::vector<float> m(states);
+  std::vector<float> l(states);
+  QUIRE_CHECK(run_states(index, q, {o.data(), m.data(), l.data(), q.tokens, q.heads, dim}));
+  for (std::int64_t t = 0; t < q.tokens; ++t) {
+    for (std::int64_t h = 0; h < q.heads; ++h) {
+      const auto s = static_cast<std::size_t>(t * q.heads + h);
+      state_finish(out.data + t * out.token_stride + h * out.head_stride,
+                   o.data() + s * static_cast<std::size_t>(dim), m[s], l[s],
+                   sink_of(*layer, static_cast<int>(h)), dim);
+    }
+  }
+  return {};
+}
+
+Result<void> StepCore::scores(int index, const TensorView& q, float* out, std::int64_t elements,
+                              bool probabilities) {
+  const std::lock_guard lock(mutex);
+  const char* operation = probabilities ? "probabilities" : "scores";
+  QUIRE_TRY(const Layer* layer, readable_layer(operation, index));
+  QUIRE_CHECK(check_query(operation, index, *layer, q));
+  std::int64_t columns = 0;
+  for (const StepPart& part : data->parts) columns = std::max(columns, columns_of(part, *layer));
+  const std::int64_t needed = q.tokens * q.heads * columns;
+  if (elements < needed || (out == nullptr && needed > 0)) {
+    return fail(ErrorCode::buffer_too_small, "{}: layer {}: {} elements needed, the buffer has {}",
+                operation, index, needed, out == nullptr ? 0 : elements);
+  }
+  for (const StepPart& part : data->parts) {
+    const std::vector<PageSlice> slices = slices_of(part, *layer);
+    const std::vector<Query> queries = queries_of(part, *layer);
+    for (int head = 0; head < layer->store.heads; ++head) {
+      attend_logits({&layer->store, layer->math, slices, queries, q}, head, out, columns);
+    }
+  }
+  for (std::int64_t row = 0; probabilities && row < q.tokens * q.heads; ++row) {
+    logits_to_probabilities(out + row * columns, columns,
+                            sink_of(*layer, static_cast<int>(row % q.heads)));
+  }
+  return {};
+}
+
+// --- for engines with their own attention ----------------------------------------------------
+
+Result<Gathered> StepCore::gather(int index, const std::vector<SequenceId>& sequences,
+                                  const GatherFormat& format, bool size_only, void* keys,
+                                  std::int64_t key_elements, void* values,
+                                  std::int64_t value_elements) {
+  const std::lock_guard lock(mutex);
+  QUIRE_TRY(const Layer* layer, readable_layer("gather", index));
+  std::vector<GatherSource> sources;
+  for (const SequenceId id : sequences) {
+    const auto part = std::find_if(data->parts.begin(), data->parts.end(),
+                                   [&](const StepPart& p) { return p.sequence->id == id; });
+    if (part == data->parts.end()) {
+      return fail(ErrorCode::unknown_sequence, "gather: sequence {} is not in this step",
+                  static_cast<std::uint64_t>(id));
+    }
+    // As the first query reads: no query then reads anything coarser than attend would give it.
+    sources.push_back({slices_of(*part, *layer), layout().sealed_below(part->first_ordinal)});
+  }
+  return gather_sources(*layer, sources, format, size_only, keys, key_elements, values,
+                        value_elements);
+}
+
+Result<std::int64_t> StepCore::mask(int index, DType dtype, std::int64_t pad, bool size_only,
+                                    void* out, std::int64_t elements) {
+  const std::lock_guard lock(mutex);
+  QUIRE_TRY(const Layer* layer, readable_layer("mask", index));
+  if (dtype != DType::f32 && dtype != DType::f16) {
+    return fail(ErrorCode::invalid_argument, "mask: dtype {}, expected f32 or f16",
+                static_cast<int>(dtype));
+  }
+  if (pad < 1 || pad > kMaxPosition) {
+    return fail(ErrorCode::invalid_argument, "mask: pad_tokens_to must be positive, not {}", pad);
+  }
+  std::int64_t columns = 0;
+  for (const StepPart& part : data->parts) columns = std::max(columns, columns_of(part, *layer));
+  columns = padded(columns, pad);
+  if (size_only) return columns;
+  const std::int64_t needed = static_cast<std::int64_t>(data->tokens.size()) * columns;
+  if (elements < needed || (out == nullptr && needed > 0)) {
+    return fail(ErrorCode::buffer_too_small,
+                "mask: layer {}: {} elements needed, the buffer has {}", index, needed,
+                out == nullptr ? 0 : elements);
+  }
+  auto* bytes = static_cast<std::byte*>(out);
+  for (std::int64_t i = 0; i < needed; ++i) {
+    store_element(dtype, bytes, static_cast<std::size_t>(i), kMinusInfinity);
+  }
+  for (const StepPart& part : data->parts) {
+    const std::vector<PageSlice> slices = slices_of(part, *layer);
+    for (const Query& query : queries_of(part, *layer)) {
+      std::int64_t column = query.row * columns;
+      for (const PageSlice& slice : slices) {
+        for (int i = 0; i < slice.count; ++i, ++column) {
+          if (slice.position(slice.first + i) >= query.first_position &&
+              slice.ordinal + i < query.end_ordinal) {
+            store_element(dtype, bytes, static_cast<std::size_t>(column), 0.0f);
+          }
+        }
+      }
+    }
+  }
+  return columns;
+}
+
+Result<std::vector<RunView>> StepCore::runs(int index, SequenceId sequence) {
+  const std::lock_guard lock(mutex);
+  QUIRE_TRY(const Layer* layer, readable_layer("runs", index));
+  for (const StepPart& part : data->parts) {
+    if (part.sequence->id == sequence) {
+      return lend_runs(*layer, slices_of(part, *layer), layout().sealed_below(part.first_ordinal));
+    }
+  }
+  return fail(ErrorCode::unknown_sequence, "runs: sequence {} is not in this step",
+              static_cast<std::uint64_t>(sequence));
+}
+
+}  // namespace quire
