@@ -45,8 +45,8 @@ MemorySource& system_memory() noexcept {
 
 Error MemoryError::to_error(const char* operation) const {
   if (code == ErrorCode::over_limit) {
-    return fail(code, "{}: {} bytes more are needed, {} are held and the limit is {}", operation,
-                bytes_asked, bytes_held, bytes_limit);
+    return fail(code, "{}: {} bytes more are needed, {} are free of a limit of {}", operation,
+                bytes_asked, bytes_limit > bytes_held ? bytes_limit - bytes_held : 0, bytes_limit);
   }
   return fail(code, "{}: the memory source has no {} bytes more, {} are held", operation,
               bytes_asked, bytes_held);
@@ -73,6 +73,10 @@ BlockClass Memory::add_class(std::size_t bytes) {
 std::size_t Memory::table_class(std::size_t bytes) noexcept {
   const std::size_t units = (bytes + kAlignment - 1) / kAlignment;
   return units <= 1 ? 0 : static_cast<std::size_t>(std::bit_width(units - 1));
+}
+
+std::size_t Memory::table_bytes(std::size_t bytes) noexcept {
+  return kAlignment << table_class(bytes);
 }
 
 void* Memory::take(BlockClass block_class) {

@@ -32,7 +32,7 @@ class MemoryError : public std::bad_alloc {
   MemoryError(ErrorCode error_code, std::size_t asked, std::size_t held, std::size_t limit) noexcept
       : code(error_code), bytes_asked(asked), bytes_held(held), bytes_limit(limit) {}
   const char* what() const noexcept override { return "quire: no memory"; }
-  // "<operation>: 4096 bytes more, 1000 held, the limit is 2048"
+  // "<operation>: 4096 bytes more are needed, 1000 are free of a limit of 8192"
   Error to_error(const char* operation) const;
 
   ErrorCode code;
@@ -80,6 +80,9 @@ class Memory : public std::pmr::memory_resource {
 
   // Gives free blocks that are not kept back to the system; returns their bytes.
   std::size_t shrink() noexcept;
+
+  // What a table of `bytes` takes.
+  static std::size_t table_bytes(std::size_t bytes) noexcept;
 
   void set_limit(std::size_t limit_bytes) noexcept { limit_bytes_ = limit_bytes; }
   std::size_t bytes_limit() const noexcept { return limit_bytes_; }

@@ -22,9 +22,23 @@ Store::Store(std::unique_ptr<const CacheLayout> made)
 CacheCore::CacheCore(std::shared_ptr<Store> shared_store) : store(std::move(shared_store)) {
   void* block = store->memory.allocate(sizeof(CacheData), alignof(CacheData));
   data = new (block) CacheData(store->memory);
+  take_ballast();
 }
 
 CacheCore::~CacheCore() { close(); }
+
+void CacheCore::give_ballast() noexcept {
+  if (ballast != nullptr) store->memory.deallocate(ballast, ballast_bytes());
+  ballast = nullptr;
+}
+
+void CacheCore::take_ballast() noexcept {
+  try {
+    if (ballast == nullptr) ballast = store->memory.allocate(ballast_bytes());
+  } catch (const std::bad_alloc&) {
+    // Tried again when the limit is next enforced.
+  }
+}
 
 void CacheCore::close() noexcept {
   // Steps are dropped first, each under its own lock, which may wait for a call in progress.
@@ -37,6 +51,7 @@ void CacheCore::close() noexcept {
   const std::lock_guard lock(store->mutex);
   if (data == nullptr) return;
   forget_sequences();
+  give_ballast();
   data->~CacheData();
   store->memory.deallocate(data, sizeof(CacheData), alignof(CacheData));
   data = nullptr;
@@ -45,6 +60,7 @@ void CacheCore::close() noexcept {
 void CacheCore::forget_sequences() noexcept {
   data->sequences.clear();
   data->may_evict.clear();
+  data->may_evict.shrink_to_fit();
 }
 
 Result<SequenceState*> CacheCore::find(SequenceId id) {
@@ -82,8 +98,10 @@ Result<SequenceId> CacheCore::open(const char* operation, const History* copied)
   const auto id = static_cast<SequenceId>(store->next_sequence);
   History history =
       copied != nullptr ? History(*copied) : History(layout(), store->pools, store->memory);
-  data->sequences.try_emplace(data->sequences.end(), id, id, std::move(history));
+  const auto added =
+      data->sequences.try_emplace(data->sequences.end(), id, id, std::move(history));
   ++store->next_sequence;
+  note_evictable(added->second);
   return id;
 }
 

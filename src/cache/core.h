@@ -66,13 +66,21 @@ class CacheCore : public std::enable_shared_from_this<CacheCore> {
   Result<SequenceState*> find_idle(SequenceId id, const char* operation);  // refuses a busy one
   Result<SequenceId> open(const char* operation, const History* copied);
   void forget_sequences() noexcept;
+  // Memory set aside so that sequences can be cut when the limit is reached: room for the chunks
+  // that a cut changes. Given up while the limit is enforced, taken again after.
+  std::size_t ballast_bytes() const noexcept {
+    return Memory::table_bytes(2 * sizeof(Chunk) * store->pools.size());
+  }
+  void give_ballast() noexcept;
+  void take_ballast() noexcept;  // as far as there is memory
   // Trims windows of sequences that took no part in a step; what has no memory to be trimmed
   // waits for the next time.
   void evict_idle() noexcept;
   void note_evictable(SequenceState& sequence) noexcept;
 
   std::shared_ptr<Store> store;
-  CacheData* data = nullptr;                     // null when closed
+  CacheData* data = nullptr;  // null when closed
+  void* ballast = nullptr;
   std::vector<std::shared_ptr<StepCore>> steps;  // open ones
 };
 

@@ -212,7 +212,15 @@ Result<Cut> Cache::copy_prefix(SequenceId source, SequenceId target, std::int64_
 Result<Step> Cache::begin(const Batch& batch) {
   return guarded(*core_->store, "begin", [&]() -> Result<Step> {
     QUIRE_TRY(const std::vector<PartRequest> requests, check_batch(*core_, batch, "begin"));
-    return Step(begin_step(*core_, batch, requests));
+    try {
+      return Step(begin_step(*core_, batch, requests));
+    } catch (const MemoryError& error) {
+      const Plan plan = plan_step(*core_, batch, requests);
+      return error.to_error(
+          fmt::format("begin: {} tokens need {} pages and {} bytes with their rows",
+                      batch.tokens.size(), plan.pages, plan.bytes)
+              .c_str());
+    }
   });
 }
 

@@ -194,6 +194,15 @@ Cut History::keep_last(std::int64_t count) {
   return {true, first.position};
 }
 
+void History::own_for_keep_last(std::int64_t count) {
+  if (count == 0 || count >= length()) return;
+  const RunTable::Spot first = longest().from_end(count - 1);
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    if (layout_->is_cross(static_cast<int>(g))) continue;
+    groups[g].table.own_front(first.ordinal, layout_->floor_page(end_ordinal));
+  }
+}
+
 Result<Cut> History::shift_left(std::int64_t count) {
   const std::int64_t held = length();
   const std::int64_t first = held > 0 ? longest().first_position() : next_position;
@@ -287,6 +296,10 @@ void History::let_go() noexcept {
     if (layout_->is_cross(static_cast<int>(g))) continue;
     groups[g].table.let_go(layout_->rows_from(end_ordinal), layout_->head_end);
   }
+  // Spans that no group shows any more can no longer be cut.
+  if (spans.empty() || length() == 0) return;
+  const std::int64_t first = longest().first_position();
+  std::erase_if(spans, [&](const PositionRange& span) { return span.end <= first; });
 }
 
 }  // namespace quire

@@ -56,6 +56,9 @@ class History {
   // --- editing
   Cut truncate(std::int64_t position);
   Cut keep_last(std::int64_t count);
+  // Makes what keep_last(count) changes this history's own, so that it cannot fail when called on
+  // the history itself. Holds the same as before, also when it throws.
+  void own_for_keep_last(std::int64_t count);
   Result<Cut> shift_left(std::int64_t count);
   Result<Cut> remove(std::int64_t begin, std::int64_t end, bool leave_gap);
   void drop_cross() noexcept;

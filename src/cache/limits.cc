@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "cache/step.h"
 
 namespace quire {
 namespace {
@@ -18,6 +19,35 @@ std::size_t values_per_token(const CacheLayout& layout, const Group& group) {
     values += static_cast<std::size_t>(store.heads * channels);
   }
   return values;
+}
+
+// What cannot be cut: the cache's own data, its sequences without tokens, and all that sequences
+// with open steps hold. An estimate from below.
+std::size_t least_bytes(const CacheCore& cache) {
+  Store& store = *cache.store;
+  const std::uint64_t mark = store.next_mark++;
+  std::size_t bytes = Memory::table_bytes(sizeof(CacheData)) + cache.ballast_bytes();
+  const auto add_pages = [&](const History& history) {
+    for (std::size_t g = 0; g < history.groups.size(); ++g) {
+      const PagePool& pool = *store.pools[g];
+      history.groups[g].table.for_each([&](const Run& run, std::int64_t) {
+        Page& page = *run.page;
+        if (page.mark == mark) return;
+        page.mark = mark;
+        bytes += pool.header_bytes() + (page.rows != nullptr ? pool.rows_bytes() : 0) +
+                 (page.sealed != nullptr ? pool.sealed_bytes() : 0);
+      });
+    }
+  };
+  for (const auto& [id, sequence] : cache.data->sequences) {
+    bytes += Memory::table_bytes(sizeof(SequenceMap::value_type)) +
+             Memory::table_bytes(sequence.history.groups.size() * sizeof(GroupHistory));
+    if (sequence.step != nullptr) add_pages(sequence.history);
+  }
+  for (const std::shared_ptr<StepCore>& step : cache.steps) {
+    for (const StepPart& part : step->data->parts) add_pages(part.next);
+  }
+  return bytes;
 }
 
 }  // namespace
@@ -84,24 +114,24 @@ Result<bool> enforce_limit(CacheCore& cache, std::size_t bytes, const char* oper
     return fail(ErrorCode::unknown_sequence, "{}: the cache is closed", operation);
   }
   Memory& memory = cache.store->memory;
-  // What an empty cache takes: its data, and its sequences without tokens.
-  std::size_t empty = sizeof(CacheData);
-  for (const auto& [id, sequence] : cache.data->sequences) {
-    empty +=
-        sizeof(SequenceMap::value_type) + sequence.history.groups.size() * sizeof(GroupHistory);
+  const std::size_t least = least_bytes(cache);
+  if (bytes < least) {
+    return fail(cache.steps.empty() ? ErrorCode::over_limit : ErrorCode::busy,
+                "{}: {} bytes asked for; with {} sequences cut to nothing and {} open steps the "
+                "cache takes {}",
+                operation, bytes, cache.data->sequences.size(), cache.steps.size(), least);
   }
-  if (bytes < empty) {
-    return fail(ErrorCode::over_limit,
-                "{}: {} bytes asked for, an empty cache with {} sequences takes {}", operation,
-                bytes, cache.data->sequences.size(), empty);
-  }
+  const auto held = [&] { return memory.bytes_held(); };
   memory.shrink();
-  if (memory.bytes_held() > bytes) {
-    memory.forget_kept();
-    memory.shrink();
-  }
+  if (held() <= bytes) return false;
+  memory.forget_kept();
+  memory.shrink();
+  if (held() <= bytes) return false;
+  cache.give_ballast();
   bool cut = false;
-  while (memory.bytes_held() > bytes) {
+  Result<void> outcome;
+  const auto aim = bytes - cache.ballast_bytes();
+  for (memory.shrink(); held() > aim; memory.shrink()) {
     SequenceState* longest = nullptr;
     for (auto& [id, sequence] : cache.data->sequences) {
       if (sequence.step != nullptr || sequence.history.length() == 0) continue;
@@ -111,19 +141,23 @@ Result<bool> enforce_limit(CacheCore& cache, std::size_t bytes, const char* oper
     }
     if (longest == nullptr) {
       const bool steps = !cache.steps.empty();
-      return fail(steps ? ErrorCode::busy : ErrorCode::over_limit,
-                  "{}: {} bytes are still held with nothing left to cut, {} asked for{}", operation,
-                  memory.bytes_held(), bytes, steps ? " (steps are open)" : "");
+      outcome = fail(steps ? ErrorCode::busy : ErrorCode::over_limit,
+                     "{}: {} bytes are still held with nothing left to cut, {} asked for{}",
+                     operation, held(), bytes, steps ? " (steps are open)" : "");
+      break;
     }
-    // The cut itself needs a moment's memory for tables: the limit in force still holds.
-    {
-      History shorter(longest->history);
-      shorter.keep_last(longest->history.length() * 3 / 4);
-      longest->history.swap(shorter);
+    const std::int64_t kept = longest->history.length() * 3 / 4;
+    try {
+      longest->history.own_for_keep_last(kept);
+    } catch (const MemoryError& error) {
+      outcome = error.to_error(operation);
+      break;
     }
+    longest->history.keep_last(kept);
     cut = true;
-    memory.shrink();
   }
+  cache.take_ballast();
+  if (!outcome) return outcome.error();
   return cut;
 }
 

@@ -236,6 +236,7 @@ Result<void> Sequence::close() const {
   return guarded(*core_->store, "close", [&]() -> Result<void> {
     QUIRE_TRY([[maybe_unused]] const SequenceState* sequence, core_->find_idle(id_, "close"));
     core_->data->sequences.erase(id_);
+    if (core_->data->sequences.empty()) core_->forget_sequences();
     return {};
   });
 }

@@ -349,27 +349,43 @@ void RunTable::cut_tail(std::int64_t ordinal) {
   }
 }
 
-void RunTable::cut_front(std::int64_t ordinal, std::int64_t keep_from) {
-  const auto useless = [&](const Run& run) {
-    return run.end_ordinal() <= ordinal && page_end(run) <= keep_from;
-  };
-  std::size_t dropped = 0;  // whole entries
-  int leading = 0;          // runs of the entry after them
-  for (; dropped < entries_.size(); ++dropped) {
-    const Chunk& chunk = *entries_[dropped].chunk;
-    leading = 0;
-    while (leading < chunk.count && useless(chunk.runs[leading])) ++leading;
-    if (leading < chunk.count) break;
+RunTable::Place RunTable::useless_front(std::int64_t ordinal,
+                                        std::int64_t keep_from) const noexcept {
+  for (std::size_t e = 0; e < entries_.size(); ++e) {
+    const Chunk& chunk = *entries_[e].chunk;
+    int run = 0;
+    while (run < chunk.count && chunk.runs[run].end_ordinal() <= ordinal &&
+           page_end(chunk.runs[run]) <= keep_from) {
+      ++run;
+    }
+    if (run < chunk.count) return {e, run};
   }
-  for (std::size_t e = 0; e < dropped; ++e) {
+  return {entries_.size(), 0};
+}
+
+void RunTable::own_front(std::int64_t ordinal, std::int64_t keep_from) {
+  const Place kept = useless_front(ordinal, keep_from);
+  for (std::size_t e = kept.entry; e < entries_.size(); ++e) {
+    const Chunk& chunk = *entries_[e].chunk;
+    const bool cut = std::any_of(chunk.runs, chunk.runs + chunk.count, [&](const Run& run) {
+      return run.count > 0 && run.ordinal < ordinal;
+    });
+    if (!cut && (e > kept.entry || kept.run == 0)) return;
+    own(e);
+  }
+}
+
+void RunTable::cut_front(std::int64_t ordinal, std::int64_t keep_from) {
+  const Place kept = useless_front(ordinal, keep_from);
+  for (std::size_t e = 0; e < kept.entry; ++e) {
     tokens_ -= tokens_of(*entries_[e].chunk);
     release_chunk(entries_[e].chunk);
   }
-  entries_.erase(entries_.begin(), entries_.begin() + static_cast<std::ptrdiff_t>(dropped));
+  entries_.erase(entries_.begin(), entries_.begin() + static_cast<std::ptrdiff_t>(kept.entry));
   if (entries_.empty()) return;
-  if (leading > 0) {
+  if (kept.run > 0) {
     own(0);
-    erase_runs(0, 0, leading);
+    erase_runs(0, 0, kept.run);
   }
   for (std::size_t e = 0; e < entries_.size(); ++e) {
     for (int i = 0; i < entries_[e].chunk->count; ++i) {

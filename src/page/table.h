@@ -115,6 +115,9 @@ class RunTable {
   // Stops showing tokens with ordinals below `ordinal`. Runs left empty stay, hidden, while their
   // page ends after `keep_from`.
   void cut_front(std::int64_t ordinal, std::int64_t keep_from);
+  // Makes the chunks that cut_front(ordinal, keep_from) would change this table's own, so that it
+  // cannot fail. Shows the same as before, also when it throws.
+  void own_front(std::int64_t ordinal, std::int64_t keep_from);
   // Drops tokens at positions [begin, end) and moves later ones down by `move`.
   void remove(std::int64_t begin, std::int64_t end, std::int64_t move);
   // Lets rows go of pages that end in (head_end, ordinal], and hidden runs with them.
@@ -156,6 +159,8 @@ class RunTable {
   void push_entry(const Entry& entry);  // shares the chunk
   std::size_t entry_of(std::int64_t position) const noexcept;
   std::int64_t last_position_of(const Entry& entry) const noexcept;
+  // Leading entries, and runs of the entry after them, that cut_front drops whole.
+  Place useless_front(std::int64_t ordinal, std::int64_t keep_from) const noexcept;
   void erase_runs(std::size_t entry, int begin, int end) noexcept;  // Requires: owned chunk
 
   PagePool* pool_;
