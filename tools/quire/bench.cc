@@ -1,0 +1,12 @@
+// quire bench: measurements. Each prints {"machine": {...}, "rows": [{...}, ...]} with --json.
+#include "commands.h"
+
+namespace quire::tool {
+
+void add_bench(CLI::App& program) {
+  CLI::App* bench = program.add_subcommand("bench", "Measure this machine");
+  bench->require_subcommand(1);
+  add_bench_manage(*bench);
+}
+
+}  // namespace quire::tool

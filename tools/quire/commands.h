@@ -1,0 +1,18 @@
+// The subcommands of `quire`. Each adds itself to the program with its options and what it runs.
+//
+// A subcommand prints its facts to stdout, as tables or with --json as one JSON object, and words
+// to stderr. It throws on failure; main turns that into exit status 1.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace quire::tool {
+
+void add_info(CLI::App& program);
+void add_demo(CLI::App& program);
+void add_bench(CLI::App& program);
+
+// bench manage: what the bookkeeping costs, in a small and in a large pool.
+void add_bench_manage(CLI::App& bench);
+
+}  // namespace quire::tool
