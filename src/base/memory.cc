@@ -128,12 +128,14 @@ void* Memory::pop_free(Class& c) noexcept {
 }
 
 void Memory::keep(BlockClass block_class, std::size_t count) {
-  const auto index = static_cast<std::size_t>(block_class);
-  const std::size_t wanted = classes_[index].kept + count;
-  // Blocks pass through "used" so that take_new's accounting is the only one.
-  while (classes_[index].free < wanted) give(block_class, take_new(classes_[index]));
-  classes_[index].kept = static_cast<std::uint32_t>(wanted);
-  any_kept_ = any_kept_ || wanted > 0;
+  Class& c = classes_[static_cast<std::size_t>(block_class)];
+  any_kept_ = any_kept_ || count > 0;
+  // Each is kept as soon as it is there: at the limit, take_new gives free blocks that are not kept
+  // back to the system. Blocks pass through "used" so that its accounting is the only one.
+  for (std::size_t i = 0; i < count; ++i) {
+    if (c.free == c.kept) give(block_class, take_new(c));
+    ++c.kept;
+  }
 }
 
 void Memory::keep_table(std::size_t bytes, std::size_t count) {

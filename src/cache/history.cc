@@ -120,6 +120,7 @@ void History::reset_tokens() noexcept {
     groups[g].floor = kNoFloor;
   }
   spans.clear();
+  spans.shrink_to_fit();
   end_ordinal = 0;
   next_position = 0;
   origin = 0;
@@ -238,7 +239,7 @@ Result<Cut> History::remove(std::int64_t begin, std::int64_t end, bool leave_gap
   };
   // An end that lies in the removed range falls on its start either way.
   const auto moved_range = [&](const PositionRange& range) -> PositionRange {
-    return {moved(range.begin), range.end > begin && range.end < end ? begin : moved(range.end)};
+    return {moved(range.begin), range.end >= begin && range.end < end ? begin : moved(range.end)};
   };
   std::int64_t first_changed = end_ordinal;
   for (std::size_t g = 0; g < groups.size(); ++g) {

@@ -49,9 +49,11 @@ Result<void> History::rotate_by_function(GroupHistory& group, const Group& shape
       std::copy_n(source->keys, tokens, fresh->keys);
       if (run.rows) {
         pool.add_rows(*fresh);
+        // All that the history has of it: later runs may show the page too.
+        const std::int64_t end = std::min(end_ordinal, source->first_ordinal + source->slots);
         for (const int owner : shape.owners) {
           copy_rows(layout_->layers[static_cast<std::size_t>(owner)].store, source->rows,
-                    run.first + run.count, fresh->rows);
+                    static_cast<int>(end - source->first_ordinal), fresh->rows);
         }
       }
       if (source->sealed != nullptr) {

@@ -40,7 +40,8 @@ std::size_t least_bytes(const CacheCore& cache) {
     }
   };
   for (const auto& [id, sequence] : cache.data->sequences) {
-    bytes += Memory::table_bytes(sizeof(SequenceMap::value_type)) +
+    // A node of the map has three links and a colour besides.
+    bytes += Memory::table_bytes(sizeof(SequenceMap::value_type) + 4 * sizeof(void*)) +
              Memory::table_bytes(sequence.history.groups.size() * sizeof(GroupHistory));
     if (sequence.step != nullptr) add_pages(sequence.history);
   }

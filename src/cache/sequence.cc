@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/numbers.h"
 #include "cache/core.h"
 #include "cache/read.h"
 #include "cache/step.h"
@@ -261,6 +262,24 @@ Result<void> overwrite_slot(const LayerStore& store, Page& page, int slot, const
   return {};
 }
 
+// A key as its page holds it: rotated for the position recorded there. Empty where that is the key
+// as it is.
+std::vector<float> turned_back(const Layer& layer, const TensorView& key, std::int64_t turn) {
+  std::vector<float> turned;
+  if (layer.math.rope == nullptr || turn == 0) return turned;
+  turned.resize(static_cast<std::size_t>(key.heads * key.dim));
+  const std::vector<float> angles = layer.math.rope->angles(-turn);
+  const auto* data = static_cast<const std::byte*>(key.data);
+  for (std::int64_t head = 0; head < key.heads; ++head) {
+    float* row = turned.data() + head * key.dim;
+    for (std::int64_t c = 0; c < key.dim; ++c) {
+      row[c] = load_element(key.dtype, data, static_cast<std::size_t>(head * key.head_stride + c));
+    }
+    layer.math.rope->apply(angles, row);
+  }
+  return turned;
+}
+
 Result<void> check_row(const LayerStore& store, Side side, const TensorView& view) {
   const char* name = side == Side::key ? "key" : "value";
   const int dim = side == Side::key ? store.key_dim : store.value_dim;
@@ -323,7 +342,12 @@ Result<void> Sequence::overwrite(int index, std::int64_t position, const TensorV
       std::memcpy(fresh->sealed, run.page->sealed, pool.sealed_bytes());
     }
     const int slot = run.first + static_cast<int>(spot->ordinal - run.ordinal);
-    QUIRE_CHECK(overwrite_slot(layer->store, *fresh, slot, key, value));
+    const std::int64_t turn = run.turn + table.entries()[place.entry].shift;
+    const std::vector<float> turned = turned_back(*layer, key, turn);
+    const TensorView stored =
+        turned.empty() ? key
+                       : TensorView::dense(turned.data(), DType::f32, 1, key.heads, key.dim);
+    QUIRE_CHECK(overwrite_slot(layer->store, *fresh, slot, stored, value));
     table.replace_page(place, *run.page, *fresh);
     next.inexact_from = std::min(next.inexact_from, spot->ordinal);
     sequence->history.swap(next);

@@ -136,7 +136,7 @@ void install(StepPart& part, std::int64_t count, const StepData& data) {
   const std::int64_t end = part.first_ordinal + count;
   if (count < static_cast<std::int64_t>(part.rows.size())) {
     const auto first_cut = static_cast<std::size_t>(part.rows[static_cast<std::size_t>(count)]);
-    next.cut_to(end, data.tokens[first_cut].position);
+    next.cut_to(end, next.snap(data.tokens[first_cut].position));
     if (part.brings_cross && !next.has_cross()) {
       // The new entry's owner was cut away, so the one before stays.
       const auto g = static_cast<std::size_t>(next.layout().cross_group);

@@ -44,6 +44,7 @@ void RunTable::swap(RunTable& other) noexcept {
 void RunTable::clear() noexcept {
   for (const Entry& entry : entries_) release_chunk(entry.chunk);
   entries_.clear();
+  entries_.shrink_to_fit();  // an emptied sequence takes no more than a new one
   tokens_ = 0;
 }
 

@@ -38,7 +38,8 @@ struct Run {
   std::int64_t end_ordinal() const noexcept { return ordinal + count; }
 };
 
-inline constexpr int kChunkRuns = 32;
+// A chunk is then just under 2 KiB, a power of two as its memory is.
+inline constexpr int kChunkRuns = 63;
 
 struct Chunk {
   std::uint32_t refs = 1;
