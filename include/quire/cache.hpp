@@ -15,9 +15,9 @@
 // Sequences share pages: fork and copy_prefix copy tables only. Points and ranges are positions,
 // half-open; keep_last, shift_left and lengths count the tokens held.
 //
-// Thread-safety: Cache and Sequence may be used from any thread. One Step is used by one thread at
-// a time; different steps, and reads, run in parallel. Handles stay safe after their cache is
-// closed: their calls answer unknown_sequence or wrong_state.
+// Thread-safety: Cache and Sequence may be used from any thread (assignment of a Cache excepted).
+// One Step is used by one thread at a time; different steps, and reads, run in parallel. Handles
+// stay safe after their cache is closed: their calls answer unknown_sequence or wrong_state.
 #pragma once
 
 #include <cstddef>
@@ -329,7 +329,8 @@ class QUIRE_API Cache {
   // A cache of its own with the same sequences under the same ids. Pages, and with them the byte
   // limit, are shared between clones. Cost: tables only.
   Result<Cache> clone() const;
-  // Makes this cache a clone of `other`. Refused while a step is open here.
+  // Makes this cache a clone of `other`, spec included. Handles of the sequences it had are void.
+  // Refused while a step is open here. Requires: no other thread uses this object meanwhile.
   Result<void> assign(const Cache& other);
   // Moves tokens of sparsely used pages together without decoding them; returns pages given back.
   Result<std::int64_t> compact();

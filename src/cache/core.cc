@@ -98,8 +98,7 @@ Result<SequenceId> CacheCore::open(const char* operation, const History* copied)
   const auto id = static_cast<SequenceId>(store->next_sequence);
   History history =
       copied != nullptr ? History(*copied) : History(layout(), store->pools, store->memory);
-  const auto added =
-      data->sequences.try_emplace(data->sequences.end(), id, id, std::move(history));
+  const auto added = data->sequences.try_emplace(data->sequences.end(), id, id, std::move(history));
   ++store->next_sequence;
   note_evictable(added->second);
   return id;

@@ -25,11 +25,12 @@ bool all_finite(const std::vector<float>& values) {
 
 Result<void> check_rope(int index, const LayerSpec& layer) {
   const Rope& rope = layer.rotation.rope;
-  const int size = rope.size == 0 ? layer.key_dim - rope.offset : rope.size;
-  if (rope.offset < 0 || rope.size < 0 || size <= 0 || rope.offset + size > layer.key_dim) {
-    return wrong("layer {}: rotary channels [{}, {}) do not lie in a key of {}", index, rope.offset,
-                 rope.offset + size, layer.key_dim);
+  if (rope.offset < 0 || rope.offset >= layer.key_dim || rope.size < 0 ||
+      rope.size > layer.key_dim - rope.offset) {
+    return wrong("layer {}: {} rotary channels from {} on do not lie in a key of {}", index,
+                 rope.size, rope.offset, layer.key_dim);
   }
+  const int size = rope.size == 0 ? layer.key_dim - rope.offset : rope.size;
   if (size % 2 != 0) return wrong("layer {}: rotary size {} is odd", index, size);
   if (layer.mla && rope.offset < layer.value_dim) {
     return wrong("layer {}: rotary channels from {} on lie in an MLA latent of {}", index,

@@ -16,6 +16,9 @@ namespace quire {
 // Positions stay below this, so that no sum of two overflows.
 inline constexpr std::int64_t kMaxPosition = std::int64_t{1} << 60;
 
+// Columns are padded to a multiple of at most this, so that no count of elements overflows.
+inline constexpr std::int64_t kMaxPadding = std::int64_t{1} << 24;
+
 struct Layer {
   LayerStore store;  // of the layer whose keys and values it reads
   int owner = 0;     // that layer: itself, or kv_of

@@ -114,8 +114,8 @@ Result<Gathered> gather_sources(const Layer& layer, const std::vector<GatherSour
   if (format.layout != Layout::token_major && format.layout != Layout::head_major) {
     return bad("unknown layout", static_cast<int>(format.layout));
   }
-  if (format.pad_tokens_to < 1 || format.pad_tokens_to > kMaxPosition) {
-    return bad("pad_tokens_to must be positive, not", format.pad_tokens_to);
+  if (format.pad_tokens_to < 1 || format.pad_tokens_to > kMaxPadding) {
+    return bad("pad_tokens_to must be in [1, 2^24], not", format.pad_tokens_to);
   }
   if (format.layout == Layout::token_major && sources.size() != 1) {
     return bad("several sequences are written head_major only; sequences asked for:",

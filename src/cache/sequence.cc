@@ -345,8 +345,7 @@ Result<void> Sequence::overwrite(int index, std::int64_t position, const TensorV
     const std::int64_t turn = run.turn + table.entries()[place.entry].shift;
     const std::vector<float> turned = turned_back(*layer, key, turn);
     const TensorView stored =
-        turned.empty() ? key
-                       : TensorView::dense(turned.data(), DType::f32, 1, key.heads, key.dim);
+        turned.empty() ? key : TensorView::dense(turned.data(), DType::f32, 1, key.heads, key.dim);
     QUIRE_CHECK(overwrite_slot(layer->store, *fresh, slot, stored, value));
     table.replace_page(place, *run.page, *fresh);
     next.inexact_from = std::min(next.inexact_from, spot->ordinal);

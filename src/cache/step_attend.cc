@@ -245,8 +245,9 @@ Result<std::int64_t> StepCore::mask(int index, DType dtype, std::int64_t pad, bo
     return fail(ErrorCode::invalid_argument, "mask: dtype {}, expected f32 or f16",
                 static_cast<int>(dtype));
   }
-  if (pad < 1 || pad > kMaxPosition) {
-    return fail(ErrorCode::invalid_argument, "mask: pad_tokens_to must be positive, not {}", pad);
+  if (pad < 1 || pad > kMaxPadding) {
+    return fail(ErrorCode::invalid_argument, "mask: pad_tokens_to must be in [1, 2^24], not {}",
+                pad);
   }
   std::int64_t columns = 0;
   for (const StepPart& part : data->parts) columns = std::max(columns, columns_of(part, *layer));
