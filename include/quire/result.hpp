@@ -67,15 +67,16 @@ class [[nodiscard]] Result {
   bool ok() const noexcept { return held_.index() == 0; }
   explicit operator bool() const noexcept { return ok(); }
 
-  // The value. Throws ResultError when there is none.
+  // The value. Throws ResultError when there is none. Taken from a temporary it is moved out, so
+  // that `for (const Token& token : sequence.tokens().value())` is safe.
   T& value() & { return require(), *std::get_if<0>(&held_); }
   const T& value() const& { return require(), *std::get_if<0>(&held_); }
-  T&& value() && { return require(), std::move(*std::get_if<0>(&held_)); }
+  T value() && { return require(), std::move(*std::get_if<0>(&held_)); }
 
   // Requires: ok().
   T& operator*() & noexcept { return *std::get_if<0>(&held_); }
   const T& operator*() const& noexcept { return *std::get_if<0>(&held_); }
-  T&& operator*() && noexcept { return std::move(*std::get_if<0>(&held_)); }
+  T operator*() && noexcept { return std::move(*std::get_if<0>(&held_)); }
   T* operator->() noexcept { return std::get_if<0>(&held_); }
   const T* operator->() const noexcept { return std::get_if<0>(&held_); }
 

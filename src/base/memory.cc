@@ -127,19 +127,40 @@ void* Memory::pop_free(Class& c) noexcept {
   return block;
 }
 
-void Memory::keep(BlockClass block_class, std::size_t count) {
-  Class& c = classes_[static_cast<std::size_t>(block_class)];
-  any_kept_ = any_kept_ || count > 0;
-  // Each is kept as soon as it is there: at the limit, take_new gives free blocks that are not kept
-  // back to the system. Blocks pass through "used" so that its accounting is the only one.
-  for (std::size_t i = 0; i < count; ++i) {
-    if (c.free == c.kept) give(block_class, take_new(c));
-    ++c.kept;
-  }
+void Memory::KeepList::add(BlockClass block_class, std::size_t count) {
+  const auto index = static_cast<std::size_t>(block_class);
+  if (counts_.size() <= index) counts_.resize(index + 1);
+  counts_[index] += count;
 }
 
-void Memory::keep_table(std::size_t bytes, std::size_t count) {
-  keep(static_cast<BlockClass>(table_class(bytes)), count);
+void Memory::KeepList::add_table(std::size_t bytes, std::size_t count) {
+  add(static_cast<BlockClass>(table_class(bytes)), count);
+}
+
+void Memory::keep(const KeepList& wanted) {
+  std::vector<std::uint32_t> before;
+  before.reserve(classes_.size());
+  for (const Class& c : classes_) before.push_back(c.kept);
+  const auto count_of = [&](std::size_t i) {
+    return i < wanted.counts_.size() ? wanted.counts_[i] : 0;
+  };
+  try {
+    // Each is kept as soon as it is there: at the limit, take_new gives free blocks that are not
+    // kept back to the system. Blocks pass through "used" so that its accounting is the only one.
+    for (std::size_t i = 0; i < classes_.size(); ++i) {
+      for (Class& c = classes_[i]; c.kept < count_of(i); ++c.kept) {
+        if (c.free == c.kept) give(static_cast<BlockClass>(i), take_new(c));
+      }
+    }
+  } catch (...) {
+    for (std::size_t i = 0; i < classes_.size(); ++i) classes_[i].kept = before[i];
+    throw;
+  }
+  any_kept_ = false;
+  for (std::size_t i = 0; i < classes_.size(); ++i) {
+    classes_[i].kept = static_cast<std::uint32_t>(count_of(i));
+    any_kept_ = any_kept_ || classes_[i].kept > 0;
+  }
 }
 
 void Memory::forget_kept() noexcept {

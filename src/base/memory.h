@@ -58,10 +58,20 @@ class Memory : public std::pmr::memory_resource {
   void* take(BlockClass block_class);
   void give(BlockClass block_class, void* block) noexcept;
 
-  // Makes sure that `count` free blocks of a class, or tables of `bytes`, are kept for a Draw.
-  // Kept blocks add up over calls; forget_kept makes them ordinary free blocks again.
-  void keep(BlockClass block_class, std::size_t count);
-  void keep_table(std::size_t bytes, std::size_t count);
+  // How many blocks of each class to keep.
+  class KeepList {
+   public:
+    void add(BlockClass block_class, std::size_t count);
+    void add_table(std::size_t bytes, std::size_t count);
+
+   private:
+    friend class Memory;
+    std::vector<std::size_t> counts_;  // [class]
+  };
+  // Keeps these free blocks for a Draw, instead of those kept before. Throws MemoryError; those
+  // kept before are then kept still.
+  void keep(const KeepList& wanted);
+  // Makes kept blocks ordinary free blocks again.
   void forget_kept() noexcept;
 
   // While alive, take may use kept blocks. restore() says they came back, so that they are kept

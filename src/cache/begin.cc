@@ -94,15 +94,13 @@ void copy_slots_of(const Page& from, Page& to, int count) {
 }
 
 // Gives a group's table a place for every token of a part.
-void place_tokens(CacheCore& cache, StepData& data, StepPart& part, std::size_t g) {
+void place_tokens(CacheCore& cache, StepData& data, StepPart& part, std::size_t g,
+                  const TailPlan& plan) {
   const CacheLayout& layout = cache.layout();
   const Group& shape = layout.groups[g];
   PagePool& pool = *cache.store->pools[g];
   RunTable& table = part.next.groups[g].table;
   GroupPart& group = part.groups[g];
-  // The committed table decides who owns the open page: `table` is a copy that shares it.
-  const TailPlan plan =
-      plan_tail(layout, shape, part.sequence->history.groups[g].table, part.first_ordinal);
   table.own_tail(layout.head_end);
   if (shape.lossless && layout.spec.exact_tail > 0) {
     for_each_missing_row(layout, table, part.first_ordinal,
@@ -186,6 +184,13 @@ void place_cross(CacheCore& cache, StepPart& part, const CrossEntry& entry) {
 void make_part(CacheCore& cache, StepData& data, const PartRequest& request) {
   Memory& memory = cache.store->memory;
   const CacheLayout& layout = cache.layout();
+  // Who owns an open page is seen before the part's tables share it.
+  const History& committed = request.sequence->history;
+  std::vector<TailPlan> tails;
+  for (std::size_t g = 0; g < layout.groups.size(); ++g) {
+    tails.push_back(
+        plan_tail(layout, layout.groups[g], committed.groups[g].table, committed.end_ordinal));
+  }
   data.parts.emplace_back(*request.sequence, memory);
   StepPart& part = data.parts.back();
   part.rows.assign(request.rows.begin(), request.rows.end());
@@ -196,7 +201,7 @@ void make_part(CacheCore& cache, StepData& data, const PartRequest& request) {
   const std::int64_t first = data.tokens[static_cast<std::size_t>(part.rows.front())].position;
   next.evict(first);
   for (std::size_t g = 0; g < layout.groups.size(); ++g) {
-    if (!layout.is_cross(static_cast<int>(g))) place_tokens(cache, data, part, g);
+    if (!layout.is_cross(static_cast<int>(g))) place_tokens(cache, data, part, g, tails[g]);
   }
   next.spans.insert(next.spans.end(), request.spans.begin(), request.spans.end());
   if (next.end_ordinal == 0) next.origin = first;
@@ -319,7 +324,6 @@ Plan plan_step(const CacheCore& cache, const Batch& batch,
 
 void reserve_step(CacheCore& cache, const BatchSize& size) {
   const CacheLayout& layout = cache.layout();
-  Memory& memory = cache.store->memory;
   const std::int64_t page = layout.spec.page_tokens;
   const auto sequences = static_cast<std::size_t>(size.sequences);
   const auto tokens = static_cast<std::size_t>(size.tokens);
@@ -336,47 +340,48 @@ void reserve_step(CacheCore& cache, const BatchSize& size) {
       longest_table = std::max(longest_table, group.table.entries().size());
     }
   }
-  memory.forget_kept();
+  Memory::KeepList keep;
   const std::size_t cross_pages =
       round_page(size.cross_tokens, page) + static_cast<std::size_t>(size.cross_entries);
   for (std::size_t g = 0; g < layout.groups.size(); ++g) {
     const PagePool& pool = *cache.store->pools[g];
     const bool cross = layout.is_cross(static_cast<int>(g));
     const std::size_t pages = cross ? cross_pages : new_pages + sequences;
-    memory.keep(pool.header_class(), pages);
-    memory.keep(pool.sealed_class(), cross ? cross_pages : new_pages);
+    keep.add(pool.header_class(), pages);
+    keep.add(pool.sealed_class(), cross ? cross_pages : new_pages);
     if (!cross) {
       const bool rebuilds = layout.groups[g].lossless && layout.spec.exact_tail > 0;
-      memory.keep(pool.rows_class(), pages + (rebuilds ? sequences * tail_pages : 0));
+      keep.add(pool.rows_class(), pages + (rebuilds ? sequences * tail_pages : 0));
     }
     // Chunks: the tail's, the front's where a window cuts it, and those of new runs. Tables may
     // grow from one power of two to the next while runs are added.
     const std::size_t owned = tail_pages / kChunkRuns + 4;
-    memory.keep_table(sizeof(Chunk), sequences * owned + pages / kChunkRuns + sequences);
+    keep.add_table(sizeof(Chunk), sequences * owned + pages / kChunkRuns + sequences);
     for (std::size_t entries = 1; entries <= 4 * (longest_table + pages / kChunkRuns + 4);
          entries *= 2) {
-      memory.keep_table(entries * sizeof(RunTable::Entry), sequences);
+      keep.add_table(entries * sizeof(RunTable::Entry), sequences);
     }
     // Segments and sealing lists, which grow by doubling.
     for (std::size_t count = 1; count <= 2 * (pages + 1); count *= 2) {
-      memory.keep_table(count * sizeof(Segment), sequences);
-      memory.keep_table(count * sizeof(Page*), sequences);
+      keep.add_table(count * sizeof(Segment), sequences);
+      keep.add_table(count * sizeof(Page*), sequences);
     }
   }
-  memory.keep_table(layout.groups.size() * sizeof(GroupHistory), sequences);
-  memory.keep_table(layout.groups.size() * sizeof(GroupPart), sequences);
+  keep.add_table(layout.groups.size() * sizeof(GroupHistory), sequences);
+  keep.add_table(layout.groups.size() * sizeof(GroupPart), sequences);
   for (std::size_t count = 1; count <= 2 * (most_spans + tokens); count *= 2) {
-    memory.keep_table(count * sizeof(PositionRange), sequences);
+    keep.add_table(count * sizeof(PositionRange), sequences);
   }
   for (std::size_t count = 1; count <= 2 * tokens; count *= 2) {
-    memory.keep_table(count * sizeof(std::int64_t), sequences);
+    keep.add_table(count * sizeof(std::int64_t), sequences);
   }
-  memory.keep_table(sizeof(StepData), 1);
-  memory.keep_table(sequences * sizeof(StepPart), 1);
-  memory.keep_table(tokens * sizeof(Token), 1);
-  memory.keep_table(tokens * sizeof(std::int64_t), 1);
-  memory.keep_table(tokens, 1);
-  memory.keep_table(layout.layers.size(), 1);
+  keep.add_table(sizeof(StepData), 1);
+  keep.add_table(sequences * sizeof(StepPart), 1);
+  keep.add_table(tokens * sizeof(Token), 1);
+  keep.add_table(tokens * sizeof(std::int64_t), 1);
+  keep.add_table(tokens, 1);
+  keep.add_table(layout.layers.size(), 1);
+  cache.store->memory.keep(keep);
 }
 
 }  // namespace quire

@@ -41,14 +41,16 @@ void CacheCore::take_ballast() noexcept {
 }
 
 void CacheCore::close() noexcept {
-  // Steps are dropped first, each under its own lock, which may wait for a call in progress.
-  std::vector<std::shared_ptr<StepCore>> open;
-  {
-    const std::lock_guard lock(store->mutex);
+  // Steps are dropped first, each under its own lock, which may wait for a call in progress; also
+  // those that another thread begins meanwhile.
+  std::unique_lock lock(store->mutex);
+  while (!steps.empty()) {
+    std::vector<std::shared_ptr<StepCore>> open;
     open.swap(steps);
+    lock.unlock();
+    for (const std::shared_ptr<StepCore>& step : open) step->drop();
+    lock.lock();
   }
-  for (const std::shared_ptr<StepCore>& step : open) step->drop();
-  const std::lock_guard lock(store->mutex);
   if (data == nullptr) return;
   forget_sequences();
   give_ballast();

@@ -163,9 +163,10 @@ Result<LayerInfo> Cache::layer_info(int index) const {
   info.scale = layer.math.scale;
   info.kv_of = layer.owner;
   if (layer.owner == index) {
-    const int channels = store.key_dim + (store.mla ? 0 : store.value_dim);
+    const auto channels =
+        static_cast<std::size_t>(store.key_dim + (store.mla ? 0 : store.value_dim));
     info.row_bytes_per_token =
-        static_cast<std::size_t>(store.heads * channels) * bytes_of(store.row_type);
+        static_cast<std::size_t>(store.heads) * channels * bytes_of(store.row_type);
     info.sealed_bytes_per_page = store.sealed_bytes;
   }
   return info;

@@ -47,21 +47,30 @@ Result<void> History::rotate_by_function(GroupHistory& group, const Group& shape
       const auto tokens = static_cast<std::size_t>(pool.page_tokens());
       std::copy_n(source->positions, tokens, fresh->positions);
       std::copy_n(source->keys, tokens, fresh->keys);
+      const std::int64_t page_end = source->first_ordinal + source->slots;
       if (run.rows) {
         pool.add_rows(*fresh);
         // All that the history has of it: later runs may show the page too.
-        const std::int64_t end = std::min(end_ordinal, source->first_ordinal + source->slots);
+        const std::int64_t end = std::min(end_ordinal, page_end);
         for (const int owner : shape.owners) {
           copy_rows(layout_->layers[static_cast<std::size_t>(owner)].store, source->rows,
                     static_cast<int>(end - source->first_ordinal), fresh->rows);
         }
       }
-      if (source->sealed != nullptr) {
+      // A page that is open here has no codes of its own: another sequence may be sealing it.
+      const bool open = run.rows && page_end > end_ordinal;
+      if (source->sealed != nullptr && !open) {
         pool.add_sealed(*fresh);
         std::memcpy(fresh->sealed, source->sealed, pool.sealed_bytes());
       }
       made = &*fresh;
       moved.page = made;
+      // What stays where it is of the same page goes along: a place in the history is one page, to
+      // be sealed as a whole.
+      if (result.has_runs() && result.last().page == source) {
+        const std::size_t last = result.entries().size() - 1;
+        result.replace_page({last, result.entries()[last].chunk->count - 1}, *source, *made);
+      }
       result.push(moved);
     } else {
       moved.page = made;

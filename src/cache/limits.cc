@@ -15,8 +15,9 @@ std::size_t values_per_token(const CacheLayout& layout, const Group& group) {
   std::size_t values = 0;
   for (const int owner : group.owners) {
     const LayerStore& store = layout.layers[static_cast<std::size_t>(owner)].store;
-    const int channels = store.key_dim + (store.mla ? 0 : store.value_dim);
-    values += static_cast<std::size_t>(store.heads * channels);
+    const auto channels =
+        static_cast<std::size_t>(store.key_dim + (store.mla ? 0 : store.value_dim));
+    values += static_cast<std::size_t>(store.heads) * channels;
   }
   return values;
 }
@@ -27,6 +28,8 @@ std::size_t least_bytes(const CacheCore& cache) {
   Store& store = *cache.store;
   const std::uint64_t mark = store.next_mark++;
   std::size_t bytes = Memory::table_bytes(sizeof(CacheData)) + cache.ballast_bytes();
+  const std::size_t noted = cache.data->may_evict.capacity() * sizeof(SequenceId);
+  if (noted > 0) bytes += Memory::table_bytes(noted);
   const auto add_pages = [&](const History& history) {
     for (std::size_t g = 0; g < history.groups.size(); ++g) {
       const PagePool& pool = *store.pools[g];
@@ -147,12 +150,15 @@ Result<bool> enforce_limit(CacheCore& cache, std::size_t bytes, const char* oper
                      operation, held(), bytes, steps ? " (steps are open)" : "");
       break;
     }
-    const std::int64_t kept = longest->history.length() * 3 / 4;
+    std::int64_t kept = longest->history.length() * 3 / 4;
     try {
       longest->history.own_for_keep_last(kept);
     } catch (const MemoryError& error) {
-      outcome = error.to_error(operation);
-      break;
+      if (error.code == ErrorCode::out_of_memory) {
+        outcome = error.to_error(operation);
+        break;
+      }
+      kept = 0;  // many share what is to be cut, and the limit has no room for one more copy
     }
     longest->history.keep_last(kept);
     cut = true;

@@ -327,17 +327,19 @@ Result<void> Sequence::overwrite(int index, std::int64_t position, const TensorV
     FreshPage fresh(pool, run.page->slots, run.page->first_ordinal);
     std::copy_n(run.page->positions, pool.page_tokens(), fresh->positions);
     std::copy_n(run.page->keys, pool.page_tokens(), fresh->keys);
+    const std::int64_t page_end = run.page->first_ordinal + run.page->slots;
     if (run.rows) {
       pool.add_rows(*fresh);
       // An open page is filled up to the end of the history.
-      const std::int64_t end =
-          std::min(next.end_ordinal, run.page->first_ordinal + run.page->slots);
+      const std::int64_t end = std::min(next.end_ordinal, page_end);
       for (const int owner : core_->layout().groups[g].owners) {
         copy_rows(core_->layout().layers[static_cast<std::size_t>(owner)].store, run.page->rows,
                   static_cast<int>(end - run.page->first_ordinal), fresh->rows);
       }
     }
-    if (run.page->sealed != nullptr) {
+    // A page that is open here has no codes of its own: another sequence may be sealing it.
+    const bool open = run.rows && page_end > next.end_ordinal;
+    if (run.page->sealed != nullptr && !open) {
       pool.add_sealed(*fresh);
       std::memcpy(fresh->sealed, run.page->sealed, pool.sealed_bytes());
     }

@@ -134,6 +134,13 @@ void install(StepPart& part, std::int64_t count, const StepData& data) {
   History& next = part.next;
   History& history = part.sequence->history;
   const std::int64_t end = part.first_ordinal + count;
+  // Before the cut, which gives pages back that nobody shows any more.
+  for (std::size_t g = 0; g < part.groups.size(); ++g) {
+    PagePool& pool = next.groups[g].table.pool();
+    for (Page* page : part.groups[g].sealing) {
+      if (page->first_ordinal + page->slots > end) pool.drop_sealed(*page);
+    }
+  }
   if (count < static_cast<std::int64_t>(part.rows.size())) {
     const auto first_cut = static_cast<std::size_t>(part.rows[static_cast<std::size_t>(count)]);
     next.cut_to(end, next.snap(data.tokens[first_cut].position));
@@ -143,12 +150,6 @@ void install(StepPart& part, std::int64_t count, const StepData& data) {
       next.groups[g].table.swap(history.groups[g].table);
       std::swap(next.cross_length, history.cross_length);
       std::swap(next.cross_owner, history.cross_owner);
-    }
-  }
-  for (std::size_t g = 0; g < part.groups.size(); ++g) {
-    PagePool& pool = next.groups[g].table.pool();
-    for (Page* page : part.groups[g].sealing) {
-      if (page->first_ordinal + page->slots > end) pool.drop_sealed(*page);
     }
   }
   next.let_go();
