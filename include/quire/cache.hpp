@@ -170,7 +170,7 @@ struct RunView {
   std::size_t data_bytes = 0;
   const std::byte* scales = nullptr;  // null where the codec has none
   std::size_t scale_bytes = 0;
-  int page_slots = 0;  // slots the page was made for
+  int page_slots = 0;  // of a whole page: the bytes are laid out for them
   int first_slot = 0;  // the slots this run shows: [first_slot, last_slot)
   int last_slot = 0;
   std::int64_t first_position = 0;  // of first_slot; the others in `positions`
@@ -255,7 +255,7 @@ class QUIRE_API Sequence {
   Result<bool> is_empty() const;
   Result<std::int64_t> first_position() const;  // out_of_range when empty
   Result<std::int64_t> first_position(int layer) const;
-  Result<std::int64_t> next_position() const;  // last + 1; 0 when empty
+  Result<std::int64_t> next_position() const;  // last + 1; 0 when as new
   Result<std::int64_t> remaining() const;      // INT64_MAX without max_tokens
   Result<bool> is_full() const;
   Result<bool> has_cross() const;
@@ -277,7 +277,8 @@ class QUIRE_API Sequence {
                          const TensorView& value) const;
   Result<void> close() const;
 
-  // Decoded rows, [token][head][dim] in f32 (one head: [token][dim]); returns the tokens read.
+  // Decoded rows, [token][head][dim] in f32 (one head: [token][dim]); returns the tokens read. A
+  // range of one position that is not held is out_of_range.
   Result<std::int64_t> read(int layer, Side side, const ReadRange& range, float* out,
                             std::int64_t out_elements) const;
   Result<void> for_each(int layer, Side side, const RowFunction& f) const;
@@ -285,7 +286,8 @@ class QUIRE_API Sequence {
   Result<Gathered> gather(int layer, const GatherFormat& format, void* keys,
                           std::int64_t key_elements, void* values,
                           std::int64_t value_elements) const;
-  // Zero-copy views, valid until the sequence next changes.
+  // Zero-copy views. Valid until the sequence changes, another step commits (windows of idle
+  // sequences are trimmed then), or the cache is compacted or cut to a limit.
   Result<std::vector<RunView>> runs(int layer) const;
 
  private:
@@ -298,7 +300,7 @@ class QUIRE_API Sequence {
 
 struct Forked {
   Sequence sequence;
-  std::int64_t at = 0;  // where the fork fell: lower than asked when that lay inside a span
+  std::int64_t at = 0;  // where the fork ends: lower than asked inside a span or past the end
 };
 
 // The cache. Move-only; closed when destroyed.
@@ -324,6 +326,13 @@ class QUIRE_API Cache {
   // Holds memory so that the next begin of at most this size allocates none.
   Result<void> reserve(const BatchSize& size);
 
+  // What several sequences hold of a layer, as Sequence::gather writes it for one.
+  Result<Gathered> gather_size(int layer, const std::vector<SequenceId>& sequences,
+                               const GatherFormat& format) const;
+  Result<Gathered> gather(int layer, const std::vector<SequenceId>& sequences,
+                          const GatherFormat& format, void* keys, std::int64_t key_elements,
+                          void* values, std::int64_t value_elements) const;
+
   // Drops all sequences; refused while a step is open.
   Result<void> clear();
   // A cache of its own with the same sequences under the same ids. Pages, and with them the byte
@@ -337,9 +346,10 @@ class QUIRE_API Cache {
 
   Stats stats() const;
   // Cuts the longest sequence to three quarters, oldest first, until true bytes are at most
-  // `bytes`; true when it cut. An error, and no change, when an empty cache would not fit.
+  // `bytes`; true when it cut. An error, and no change, when cutting everything would not do. A
+  // sequence that loses part of a window it still needs cannot go on there (not_resumable).
   Result<bool> enforce_memory_limit(std::size_t bytes);
-  // Makes `bytes` the limit, cutting the same way where needed.
+  // Makes `bytes` the limit, cutting the same way where needed. stats() has the limit in force.
   Result<bool> resize(std::size_t bytes);
   // Gives free memory back to the system; returns the bytes.
   std::size_t shrink();

@@ -232,7 +232,7 @@ QUIRE_API quire_status quire_layer_spec_mla(quire_layer_spec* layer, int query_h
 /* The codecs by name, from index 0 on; null at and past the end. */
 QUIRE_API const char* quire_codec_name(int index);
 
-/* Who runs the parallel parts of put and attend. Give your own to use an engine's thread pool.
+/* Who runs the parallel parts of attend. Give your own to use an engine's thread pool.
  * `run` calls task(task_context, i) for i = 0 .. count - 1, each once, on any threads, and returns
  * when all are done. Tasks do not depend on each other. Several threads call `run` at once. */
 typedef void (*quire_task_function)(void* task_context, size_t index);
@@ -520,6 +520,18 @@ QUIRE_API quire_status quire_sequence_gather(const quire_cache* cache, quire_seq
                                              void* keys, int64_t key_elements, void* values,
                                              int64_t value_elements, quire_gathered* gathered);
 
+/* The same for several sequences at once. */
+QUIRE_API quire_status quire_cache_gather_size(const quire_cache* cache, int layer,
+                                               const quire_sequence_id* sequences,
+                                               int64_t sequence_count,
+                                               const quire_gather_format* format,
+                                               quire_gathered* gathered);
+QUIRE_API quire_status quire_cache_gather(const quire_cache* cache, int layer,
+                                          const quire_sequence_id* sequences,
+                                          int64_t sequence_count, const quire_gather_format* format,
+                                          void* keys, int64_t key_elements, void* values,
+                                          int64_t value_elements, quire_gathered* gathered);
+
 /* Bytes of one side and head of a page as one sequence sees them. `layout` says how to read them
  * (docs/format.md): "rows/f16" and the like for rows, "tiles/int8" for sealed codes. */
 typedef struct quire_run {
@@ -530,7 +542,7 @@ typedef struct quire_run {
   size_t data_bytes;
   const void* scales; /* null where the codec has none */
   size_t scale_bytes;
-  int page_slots; /* slots the page was made for */
+  int page_slots; /* of a whole page: the bytes are laid out for them */
   int first_slot; /* the slots this run shows: [first_slot, last_slot) */
   int last_slot;
   int64_t first_position;   /* of first_slot */
@@ -538,9 +550,9 @@ typedef struct quire_run {
   const int64_t* positions; /* of all slots shown, in the caller's buffer; null without one */
 } quire_run;
 
-/* Lends views of the bytes themselves, valid until the sequence next changes. The positions of
- * all runs go to a second buffer; null with capacity 0 when they are not wanted. The counts may be
- * null. */
+/* Lends views of the bytes themselves, valid until the sequence changes, another step commits or
+ * the cache is compacted or cut to a limit. The positions of all runs go to a second buffer; null
+ * with capacity 0 when they are not wanted. The counts may be null. */
 QUIRE_API quire_status quire_sequence_runs(const quire_cache* cache, quire_sequence_id sequence,
                                            int layer, quire_run* runs, int64_t run_capacity,
                                            int64_t* run_count, int64_t* positions,
@@ -625,7 +637,7 @@ QUIRE_API void quire_step_free(quire_step* step);
 QUIRE_API quire_status quire_step_drop(quire_step* step);
 /* 1 until commit or drop, of the step or of its cache; 0 for null. */
 QUIRE_API int quire_step_is_open(const quire_step* step);
-/* Tokens of the batch; 0 for null. */
+/* Tokens of the batch; 0 for null and when the step is over. */
 QUIRE_API int64_t quire_step_tokens(const quire_step* step);
 
 /* Stores the rows of all batch tokens of one layer, all heads at once. Layers come in any order,

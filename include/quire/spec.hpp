@@ -120,6 +120,7 @@ struct LayerSpec {
   // stored as the key; values are its first value_dim channels and take no space of their own.
   bool mla = false;
   // Reads the store of an earlier layer (same heads, sizes, pattern, rotation) and takes no put.
+  // Codecs and row type are then that layer's; those given here are not used.
   std::optional<int> kv_of;
 };
 

@@ -14,6 +14,7 @@ namespace {
 constexpr std::size_t kAlignment = 64;
 constexpr std::size_t kTableClasses = 48;  // 64 bytes to 2^53
 constexpr std::size_t kMapBytes = std::size_t{2} << 20;
+constexpr std::size_t kMapUnit = 4096;  // what the system maps at least
 
 class SystemMemory : public MemorySource {
  public:
@@ -65,7 +66,8 @@ Memory::~Memory() {
 
 BlockClass Memory::add_class(std::size_t bytes) {
   Class added;
-  added.bytes = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  const std::size_t unit = bytes < kMapBytes ? kAlignment : kMapUnit;
+  added.bytes = (bytes + unit - 1) / unit * unit;
   classes_.push_back(added);
   return static_cast<BlockClass>(classes_.size() - 1);
 }
@@ -144,6 +146,12 @@ void Memory::keep(const KeepList& wanted) {
   const auto count_of = [&](std::size_t i) {
     return i < wanted.counts_.size() ? wanted.counts_[i] : 0;
   };
+  // Said at once when it cannot be, not after all other free blocks have been given up for it.
+  std::size_t total = 0;
+  for (std::size_t i = 0; i < classes_.size(); ++i) total += count_of(i) * classes_[i].bytes;
+  if (total > limit_bytes_) {
+    throw MemoryError(ErrorCode::over_limit, total, bytes_held_, limit_bytes_);
+  }
   try {
     // Each is kept as soon as it is there: at the limit, take_new gives free blocks that are not
     // kept back to the system. Blocks pass through "used" so that its accounting is the only one.

@@ -48,8 +48,8 @@ Result<void> check_resumable(const CacheLayout& layout, const History& history,
   for (std::size_t g = 0; g < layout.groups.size(); ++g) {
     const Pattern& pattern = layout.groups[g].pattern;
     const std::int64_t floor = history.groups[g].floor;
+    if (is_held(pattern, position, floor)) continue;
     const std::int64_t needed = first_visible(pattern, position);
-    if (floor == kNoFloor || needed == INT64_MIN || needed >= floor) continue;
     return fail(ErrorCode::not_resumable,
                 "{}: sequence {} at position {} would need position {} in layer {}, which keeps "
                 "positions from {} on",
@@ -106,8 +106,16 @@ Result<void> check_cross(const CacheLayout& layout, const Batch& batch,
       return describe(ErrorCode::invalid_argument, "must have a length of at least 1");
     }
     const std::int64_t last = batch.tokens[static_cast<std::size_t>(part->rows.back())].position;
-    if (entry.owner_begin < 0 || entry.owner_begin > entry.owner_end ||
-        entry.owner_end > last + 1) {
+    const auto owns = [&](std::int64_t position) {
+      return position >= entry.owner_begin && position < entry.owner_end;
+    };
+    const std::optional<RunTable::Spot> stored =
+        part->sequence->history.longest().spot_at(entry.owner_begin);
+    const bool owned = (stored && owns(stored->position)) ||
+                       std::any_of(part->rows.begin(), part->rows.end(), [&](std::int64_t row) {
+                         return owns(batch.tokens[static_cast<std::size_t>(row)].position);
+                       });
+    if (!owned || entry.owner_end > last + 1) {
       return describe(ErrorCode::out_of_range, "is not owned by tokens up to this step's last");
     }
     part->cross = &entry;
@@ -149,13 +157,13 @@ Result<std::vector<PartRequest>> check_batch(CacheCore& cache, const Batch& batc
   for (const PartRequest& part : parts) {
     const History& history = part.sequence->history;
     const auto count = static_cast<std::int64_t>(part.rows.size());
-    if (spec.max_tokens && history.length() + count > *spec.max_tokens) {
+    const std::int64_t first = batch.tokens[static_cast<std::size_t>(part.rows.front())].position;
+    if (spec.max_tokens && history.length_at(first) + count > *spec.max_tokens) {
       return fail(ErrorCode::full,
                   "{}: {} tokens more for sequence {}, which holds {}; max_tokens "
                   "is {}",
                   operation, count, number(part.sequence->id), history.length(), *spec.max_tokens);
     }
-    const std::int64_t first = batch.tokens[static_cast<std::size_t>(part.rows.front())].position;
     QUIRE_CHECK(check_resumable(layout, history, first, part.sequence->id, operation));
   }
   QUIRE_CHECK(check_spans(batch, parts, operation));

@@ -73,21 +73,6 @@ void for_each_piece(const TailPlan& plan, int page_tokens, std::int64_t count, F
   }
 }
 
-// Runs whose rows a query at `ordinal` reads, but which the table does not hold: f(place, run).
-template <typename F>
-void for_each_missing_row(const CacheLayout& layout, const RunTable& table, std::int64_t ordinal,
-                          F&& f) {
-  const std::int64_t sealed_below = layout.sealed_below(ordinal);
-  const auto& entries = table.entries();
-  for (std::size_t e = entries.size(); e-- > 0;) {
-    for (int i = entries[e].chunk->count; i-- > 0;) {
-      const Run& run = entries[e].chunk->runs[i];
-      if (table.page_end(run) <= sealed_below) return;
-      if (!run.rows && !run.page->covers(ordinal)) f(RunTable::Place{e, i}, run);
-    }
-  }
-}
-
 void copy_slots_of(const Page& from, Page& to, int count) {
   std::copy_n(from.positions, count, to.positions);
   std::copy_n(from.keys, count, to.keys);
@@ -102,20 +87,6 @@ void place_tokens(CacheCore& cache, StepData& data, StepPart& part, std::size_t 
   RunTable& table = part.next.groups[g].table;
   GroupPart& group = part.groups[g];
   table.own_tail(layout.head_end);
-  if (shape.lossless && layout.spec.exact_tail > 0) {
-    for_each_missing_row(layout, table, part.first_ordinal,
-                         [&](RunTable::Place place, const Run& run) {
-                           Page& page = *run.page;
-                           table.hold_rows(place);
-                           if (page.rows == nullptr) {
-                             pool.add_rows(page);
-                             for (const int owner : shape.owners) {
-                               unseal(layout.layers[static_cast<std::size_t>(owner)].store,
-                                      page.sealed, page.slots, page.rows);
-                             }
-                           }
-                         });
-  }
   std::optional<FreshPage> open;
   Page* page = plan.page;
   if (plan.open == TailPlan::Open::copy || plan.open == TailPlan::Open::rebuild) {
@@ -287,12 +258,6 @@ Plan plan_step(const CacheCore& cache, const Batch& batch,
         if (tail.open == TailPlan::Open::copy || tail.open == TailPlan::Open::rebuild) {
           headers = rows = 1;
         }
-        if (layout.groups[g].lossless && layout.spec.exact_tail > 0) {
-          for_each_missing_row(layout, table, history.end_ordinal,
-                               [&](RunTable::Place, const Run& run) {
-                                 if (run.page->rows == nullptr) ++rows;
-                               });
-        }
         std::int64_t ordinal = history.end_ordinal;
         for_each_piece(
             tail, layout.spec.page_tokens, count, [&](int slots, int slot, int taken, bool is_new) {
@@ -330,7 +295,7 @@ void reserve_step(CacheCore& cache, const BatchSize& size) {
   // Pages: a copy of each open page, and new ones, of which each sequence may begin and end one
   // that is not whole. Runs whose rows are held span exact_tail and rollback.
   const std::size_t new_pages = static_cast<std::size_t>(size.tokens / page) + 2 * sequences;
-  const std::size_t tail_pages =
+  const auto tail_pages =
       static_cast<std::size_t>((layout.spec.exact_tail + layout.spec.rollback) / page + 2);
   std::size_t longest_table = 0;
   std::size_t most_spans = 0;
@@ -350,12 +315,11 @@ void reserve_step(CacheCore& cache, const BatchSize& size) {
     keep.add(pool.header_class(), pages);
     keep.add(pool.sealed_class(), cross ? cross_pages : new_pages);
     if (!cross) {
-      const bool rebuilds = layout.groups[g].lossless && layout.spec.exact_tail > 0;
-      keep.add(pool.rows_class(), pages + (rebuilds ? sequences * tail_pages : 0));
+      keep.add(pool.rows_class(), pages);
     }
     // Chunks: the tail's, the front's where a window cuts it, and those of new runs. Tables may
     // grow from one power of two to the next while runs are added.
-    const std::size_t owned = tail_pages / kChunkRuns + 4;
+    const std::size_t owned = std::min(longest_table, tail_pages) + 4;
     keep.add_table(sizeof(Chunk), sequences * owned + pages / kChunkRuns + sequences);
     for (std::size_t entries = 1; entries <= 4 * (longest_table + pages / kChunkRuns + 4);
          entries *= 2) {

@@ -45,10 +45,9 @@ void CacheCore::close() noexcept {
   // those that another thread begins meanwhile.
   std::unique_lock lock(store->mutex);
   while (!steps.empty()) {
-    std::vector<std::shared_ptr<StepCore>> open;
-    open.swap(steps);
+    const std::shared_ptr<StepCore> step = steps.back();
     lock.unlock();
-    for (const std::shared_ptr<StepCore>& step : open) step->drop();
+    step->drop();  // takes itself off the list
     lock.lock();
   }
   if (data == nullptr) return;

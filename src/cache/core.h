@@ -95,6 +95,8 @@ auto shielded(const char* operation, Body&& body) -> decltype(body()) {
     return Error{ErrorCode::out_of_memory, std::string(operation) + ": the system has no memory"};
   } catch (const std::exception& error) {
     return Error{ErrorCode::internal, std::string(operation) + ": " + error.what()};
+  } catch (...) {
+    return Error{ErrorCode::internal, std::string(operation) + ": an unknown exception"};
   }
 }
 

@@ -20,6 +20,17 @@ auto on_step(const std::shared_ptr<StepCore>& step, const char* operation, Body&
   return shielded(operation, [&] { return body(*step); });
 }
 
+// Calls `body` with the cache under its lock, if there is one: a Cache that was moved from has
+// none.
+template <typename Body>
+auto on_cache(const std::shared_ptr<CacheCore>& core, const char* operation, Body&& body)
+    -> decltype(body(*core)) {
+  if (core == nullptr) {
+    return fail(ErrorCode::unknown_sequence, "{}: there is no cache", operation);
+  }
+  return guarded(*core->store, operation, [&] { return body(*core); });
+}
+
 }  // namespace
 
 // --- Step ------------------------------------------------------------------------------------
@@ -146,9 +157,13 @@ Result<Cache> Cache::create(const CacheSpec& spec) {
   });
 }
 
-const CacheSpec& Cache::spec() const noexcept { return core_->layout().spec; }
+const CacheSpec& Cache::spec() const noexcept {
+  static const CacheSpec none;
+  return core_ != nullptr ? core_->layout().spec : none;
+}
 
 Result<LayerInfo> Cache::layer_info(int index) const {
+  if (core_ == nullptr) return fail(ErrorCode::unknown_sequence, "layer_info: there is no cache");
   const CacheLayout& layout = core_->layout();
   if (index < 0 || index >= static_cast<int>(layout.layers.size())) {
     return fail(ErrorCode::out_of_range, "layer_info: layer {} of {}", index, layout.layers.size());
@@ -173,20 +188,21 @@ Result<LayerInfo> Cache::layer_info(int index) const {
 }
 
 Result<Sequence> Cache::open() {
-  return guarded(*core_->store, "open", [&]() -> Result<Sequence> {
-    QUIRE_TRY(const SequenceId id, core_->open("open", nullptr));
+  return on_cache(core_, "open", [&](CacheCore& core) -> Result<Sequence> {
+    QUIRE_TRY(const SequenceId id, core.open("open", nullptr));
     return Sequence(core_, id);
   });
 }
 
 Result<Sequence> Cache::find(SequenceId id) const {
-  return guarded(*core_->store, "find", [&]() -> Result<Sequence> {
-    QUIRE_TRY([[maybe_unused]] const SequenceState* sequence, core_->find(id));
+  return on_cache(core_, "find", [&](CacheCore& core) -> Result<Sequence> {
+    QUIRE_TRY([[maybe_unused]] const SequenceState* sequence, core.find(id));
     return Sequence(core_, id);
   });
 }
 
 std::vector<SequenceId> Cache::sequences() const {
+  if (core_ == nullptr) return {};
   const std::lock_guard lock(core_->store->mutex);
   std::vector<SequenceId> ids;
   if (core_->data == nullptr) return ids;
@@ -195,9 +211,9 @@ std::vector<SequenceId> Cache::sequences() const {
 }
 
 Result<Cut> Cache::copy_prefix(SequenceId source, SequenceId target, std::int64_t position) {
-  return guarded(*core_->store, "copy_prefix", [&]() -> Result<Cut> {
-    QUIRE_TRY(const SequenceState* from, core_->find(source));
-    QUIRE_TRY(SequenceState * to, core_->find_idle(target, "copy_prefix"));
+  return on_cache(core_, "copy_prefix", [&](CacheCore& core) -> Result<Cut> {
+    QUIRE_TRY(const SequenceState* from, core.find(source));
+    QUIRE_TRY(SequenceState * to, core.find_idle(target, "copy_prefix"));
     if (position < 0) {
       return fail(ErrorCode::out_of_range, "copy_prefix: position {}", position);
     }
@@ -205,18 +221,18 @@ Result<Cut> Cache::copy_prefix(SequenceId source, SequenceId target, std::int64_
     Cut cut = next.truncate(position);
     if (from != to) cut.removed = to->history.length() > 0;
     to->history.swap(next);
-    core_->note_evictable(*to);
+    core.note_evictable(*to);
     return cut;
   });
 }
 
 Result<Step> Cache::begin(const Batch& batch) {
-  return guarded(*core_->store, "begin", [&]() -> Result<Step> {
-    QUIRE_TRY(const std::vector<PartRequest> requests, check_batch(*core_, batch, "begin"));
+  return on_cache(core_, "begin", [&](CacheCore& core) -> Result<Step> {
+    QUIRE_TRY(const std::vector<PartRequest> requests, check_batch(core, batch, "begin"));
     try {
-      return Step(begin_step(*core_, batch, requests));
+      return Step(begin_step(core, batch, requests));
     } catch (const MemoryError& error) {
-      const Plan plan = plan_step(*core_, batch, requests);
+      const Plan plan = plan_step(core, batch, requests);
       return error.to_error(
           fmt::format("begin: {} tokens need {} pages and {} bytes with their rows",
                       batch.tokens.size(), plan.pages, plan.bytes)
@@ -226,18 +242,18 @@ Result<Step> Cache::begin(const Batch& batch) {
 }
 
 Result<Plan> Cache::plan(const Batch& batch) const {
-  return guarded(*core_->store, "plan", [&]() -> Result<Plan> {
-    QUIRE_TRY(const std::vector<PartRequest> requests, check_batch(*core_, batch, "plan"));
-    return plan_step(*core_, batch, requests);
+  return on_cache(core_, "plan", [&](CacheCore& core) -> Result<Plan> {
+    QUIRE_TRY(const std::vector<PartRequest> requests, check_batch(core, batch, "plan"));
+    return plan_step(core, batch, requests);
   });
 }
 
 Result<void> Cache::reserve(const BatchSize& size) {
-  return guarded(*core_->store, "reserve", [&]() -> Result<void> {
-    if (core_->data == nullptr) {
+  return on_cache(core_, "reserve", [&](CacheCore& core) -> Result<void> {
+    if (core.data == nullptr) {
       return fail(ErrorCode::unknown_sequence, "reserve: the cache is closed");
     }
-    constexpr std::int64_t kMost = std::int64_t{1} << 40;
+    constexpr std::int64_t kMost = std::int64_t{1} << 32;
     if (size.sequences < 1 || size.tokens < size.sequences || size.tokens > kMost ||
         size.cross_entries < 0 || size.cross_entries > size.sequences ||
         size.cross_tokens < size.cross_entries || size.cross_tokens > kMost) {
@@ -245,32 +261,32 @@ Result<void> Cache::reserve(const BatchSize& size) {
                   "reserve: {} tokens of {} sequences with {} cross tokens in {} entries",
                   size.tokens, size.sequences, size.cross_tokens, size.cross_entries);
     }
-    reserve_step(*core_, size);
+    reserve_step(core, size);
     return {};
   });
 }
 
 Result<void> Cache::clear() {
-  return guarded(*core_->store, "clear", [&]() -> Result<void> {
-    if (core_->data == nullptr) {
+  return on_cache(core_, "clear", [&](CacheCore& core) -> Result<void> {
+    if (core.data == nullptr) {
       return fail(ErrorCode::unknown_sequence, "clear: the cache is closed");
     }
-    if (!core_->steps.empty()) {
-      return fail(ErrorCode::busy, "clear: {} steps are open", core_->steps.size());
+    if (!core.steps.empty()) {
+      return fail(ErrorCode::busy, "clear: {} steps are open", core.steps.size());
     }
-    core_->forget_sequences();
+    core.forget_sequences();
     return {};
   });
 }
 
 Result<Cache> Cache::clone() const {
   std::shared_ptr<CacheCore> copy;  // outlives the lock: closing it takes the lock again
-  return guarded(*core_->store, "clone", [&]() -> Result<Cache> {
-    if (core_->data == nullptr) {
+  return on_cache(core_, "clone", [&](CacheCore& core) -> Result<Cache> {
+    if (core.data == nullptr) {
       return fail(ErrorCode::unknown_sequence, "clone: the cache is closed");
     }
-    copy = std::make_shared<CacheCore>(core_->store);
-    for (const auto& [id, sequence] : core_->data->sequences) {
+    copy = std::make_shared<CacheCore>(core.store);
+    for (const auto& [id, sequence] : core.data->sequences) {
       const auto added = copy->data->sequences.try_emplace(copy->data->sequences.end(), id, id,
                                                            History(sequence.history));
       copy->note_evictable(added->second);
@@ -280,50 +296,53 @@ Result<Cache> Cache::clone() const {
 }
 
 Result<void> Cache::assign(const Cache& other) {
-  {
-    const std::lock_guard lock(core_->store->mutex);
-    if (!core_->steps.empty()) {
-      return fail(ErrorCode::busy, "assign: {} steps are open", core_->steps.size());
-    }
-  }
+  QUIRE_CHECK(on_cache(core_, "assign", [](CacheCore& core) -> Result<void> {
+    if (core.steps.empty()) return {};
+    return fail(ErrorCode::busy, "assign: {} steps are open", core.steps.size());
+  }));
   QUIRE_TRY(Cache copy, other.clone());
   *this = std::move(copy);
   return {};
 }
 
 Result<std::int64_t> Cache::compact() {
-  return guarded(*core_->store, "compact", [&] { return compact_pages(*core_); });
+  return on_cache(core_, "compact", [](CacheCore& core) { return compact_pages(core); });
 }
 
 Stats Cache::stats() const {
+  if (core_ == nullptr) return {};
   const std::lock_guard lock(core_->store->mutex);
   return count_stats(*core_);
 }
 
 Result<bool> Cache::enforce_memory_limit(std::size_t bytes) {
-  return guarded(*core_->store, "enforce_memory_limit",
-                 [&] { return enforce_limit(*core_, bytes, "enforce_memory_limit"); });
+  return on_cache(core_, "enforce_memory_limit", [&](CacheCore& core) {
+    return enforce_limit(core, bytes, "enforce_memory_limit");
+  });
 }
 
 Result<bool> Cache::resize(std::size_t bytes) {
-  return guarded(*core_->store, "resize", [&]() -> Result<bool> {
-    QUIRE_TRY(const bool cut, enforce_limit(*core_, bytes, "resize"));
-    core_->store->memory.set_limit(bytes);
+  return on_cache(core_, "resize", [&](CacheCore& core) -> Result<bool> {
+    QUIRE_TRY(const bool cut, enforce_limit(core, bytes, "resize"));
+    core.store->memory.set_limit(bytes);
     return cut;
   });
 }
 
 std::size_t Cache::shrink() {
+  if (core_ == nullptr) return 0;
   const std::lock_guard lock(core_->store->mutex);
   return core_->store->memory.shrink();
 }
 
 std::string Cache::text() const {
+  if (core_ == nullptr) return {};
   const std::lock_guard lock(core_->store->mutex);
   return print_text(*core_);
 }
 
 std::string Cache::json() const {
+  if (core_ == nullptr) return {};
   const std::lock_guard lock(core_->store->mutex);
   return print_json(*core_);
 }

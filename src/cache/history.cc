@@ -46,6 +46,22 @@ const RunTable& History::longest() const noexcept {
   return *best;
 }
 
+std::int64_t History::length_at(std::int64_t first) const noexcept {
+  std::int64_t most = 0;
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    if (layout_->is_cross(static_cast<int>(g))) continue;
+    const std::int64_t kept = kept_below(layout_->groups[g].pattern, layout_->spec.rollback);
+    const RunTable& table = groups[g].table;
+    std::int64_t left = table.tokens();
+    if (kept != INT64_MAX) {
+      const std::optional<RunTable::Spot> spot = table.spot_at(first - kept);
+      left = std::min(left, spot ? end_ordinal - spot->ordinal : 0);
+    }
+    most = std::max(most, left);
+  }
+  return most;
+}
+
 std::int64_t History::snap(std::int64_t position) const noexcept {
   for (const PositionRange& span : spans) {
     if (span.begin < position && position < span.end) return span.begin;
@@ -90,17 +106,16 @@ bool History::is_exact_point(const GroupHistory& group, std::size_t g, std::int6
 }
 
 Resume History::can_resume(std::int64_t position) const {
-  if (length() == 0 || position < 0 || position > next_position || snap(position) != position) {
+  if (end_ordinal == 0 || position < 0 || position > next_position || snap(position) != position) {
     return Resume::no;
   }
   if (position <= origin) return Resume::exact;
+  if (length() > 0 && position < longest().first_position()) return Resume::no;
   std::int64_t ordinal = end_ordinal;
   for (std::size_t g = 0; g < groups.size(); ++g) {
     if (layout_->is_cross(static_cast<int>(g))) continue;
     const GroupHistory& group = groups[g];
-    if (group.floor != kNoFloor &&
-        first_visible(layout_->groups[g].pattern, position) < group.floor &&
-        layout_->groups[g].pattern.kind != Pattern::Kind::causal) {
+    if (!is_held(layout_->groups[g].pattern, position, group.floor)) {
       return Resume::no;
     }
     if (const auto spot = group.table.spot_at(position)) ordinal = std::min(ordinal, spot->ordinal);
@@ -113,7 +128,7 @@ Resume History::can_resume(std::int64_t position) const {
 }
 
 void History::reset_tokens() noexcept {
-  drop_cross_owned_by(INT64_MIN, INT64_MAX);
+  drop_cross();
   for (std::size_t g = 0; g < groups.size(); ++g) {
     if (layout_->is_cross(static_cast<int>(g))) continue;
     groups[g].table.clear();
@@ -171,6 +186,11 @@ Cut History::truncate(std::int64_t position) {
   if (!ordinal) return cut;
   cut.removed = true;
   cut_to(*ordinal, cut.at);
+  // Among tokens that a window has let go of, the cut's true ordinal is not known any more.
+  const bool evicted = std::any_of(groups.begin(), groups.end(), [&](const GroupHistory& group) {
+    return group.floor != kNoFloor && group.floor > cut.at;
+  });
+  if (evicted) inexact_from = 0;
   return cut;
 }
 
@@ -182,6 +202,7 @@ Cut History::keep_last(std::int64_t count) {
     reset_tokens();
     return {true, at};
   }
+  const std::int64_t first_dropped = longest().from_end(held - 1).ordinal;
   const RunTable::Spot first = longest().from_end(count - 1);
   drop_cross_owned_by(INT64_MIN, first.position);
   for (std::size_t g = 0; g < groups.size(); ++g) {
@@ -193,7 +214,7 @@ Cut History::keep_last(std::int64_t count) {
   }
   std::erase_if(spans, [&](const PositionRange& span) { return span.end <= first.position; });
   if (!spans.empty()) spans.front().begin = std::max(spans.front().begin, first.position);
-  inexact_from = std::min(inexact_from, first.ordinal);
+  inexact_from = std::min(inexact_from, first_dropped);
   return {true, first.position};
 }
 

@@ -46,6 +46,8 @@ class History {
 
   // --- reading
   std::int64_t length() const noexcept { return longest().tokens(); }
+  // Tokens that are left when a step begins at `first` and windows evict.
+  std::int64_t length_at(std::int64_t first) const noexcept;
   const RunTable& longest() const noexcept;  // the table of the group that shows most tokens
   Resume can_resume(std::int64_t position) const;
   // The point a cut at `position` falls on: down to the start of a span that it would split.

@@ -11,6 +11,7 @@ namespace {
 
 constexpr int kMaxHeads = 65536;
 constexpr int kMaxDim = 65536;
+constexpr std::int64_t kMaxChannels = std::int64_t{1} << 24;  // of all heads of a row
 
 template <typename... Args>
 Error wrong(fmt::format_string<Args...> text, Args&&... args) {
@@ -121,6 +122,11 @@ Result<void> check_numbers(int index, const LayerSpec& layer) {
   }
   if (layer.value_dim < 1 || layer.value_dim > kMaxDim) {
     return wrong("layer {}: value size {}", index, layer.value_dim);
+  }
+  const std::int64_t widest = std::max(layer.key_dim, layer.value_dim);
+  if (layer.kv_heads * widest > kMaxChannels) {
+    return wrong("layer {}: {} kv heads of {} channels; a row has at most {}", index,
+                 layer.kv_heads, widest, kMaxChannels);
   }
   if (layer.query_heads < 0 || layer.query_heads % layer.kv_heads != 0) {
     return wrong("layer {}: {} query heads are no multiple of {} kv heads", index,

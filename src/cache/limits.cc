@@ -22,36 +22,42 @@ std::size_t values_per_token(const CacheLayout& layout, const Group& group) {
   return values;
 }
 
-// What cannot be cut: the cache's own data, its sequences without tokens, and all that sequences
-// with open steps hold. An estimate from below.
+// What stays when every sequence without an open step is cut to nothing: pages and chunks that
+// open steps, clones or readers hold too, and all that is no page.
 std::size_t least_bytes(const CacheCore& cache) {
   Store& store = *cache.store;
-  const std::uint64_t mark = store.next_mark++;
-  std::size_t bytes = Memory::table_bytes(sizeof(CacheData)) + cache.ballast_bytes();
-  const std::size_t noted = cache.data->may_evict.capacity() * sizeof(SequenceId);
-  if (noted > 0) bytes += Memory::table_bytes(noted);
-  const auto add_pages = [&](const History& history) {
-    for (std::size_t g = 0; g < history.groups.size(); ++g) {
-      const PagePool& pool = *store.pools[g];
-      history.groups[g].table.for_each([&](const Run& run, std::int64_t) {
-        Page& page = *run.page;
-        if (page.mark == mark) return;
-        page.mark = mark;
-        bytes += pool.header_bytes() + (page.rows != nullptr ? pool.rows_bytes() : 0) +
-                 (page.sealed != nullptr ? pool.sealed_bytes() : 0);
-      });
+  std::size_t freed = store.memory.bytes_free();
+  const auto for_each_table = [&](auto&& f) {
+    for (const auto& [id, sequence] : cache.data->sequences) {
+      if (sequence.step != nullptr) continue;
+      for (const GroupHistory& group : sequence.history.groups) f(group.table);
     }
   };
-  for (const auto& [id, sequence] : cache.data->sequences) {
-    // A node of the map has three links and a colour besides.
-    bytes += Memory::table_bytes(sizeof(SequenceMap::value_type) + 4 * sizeof(void*)) +
-             Memory::table_bytes(sequence.history.groups.size() * sizeof(GroupHistory));
-    if (sequence.step != nullptr) add_pages(sequence.history);
-  }
-  for (const std::shared_ptr<StepCore>& step : cache.steps) {
-    for (const StepPart& part : step->data->parts) add_pages(part.next);
-  }
-  return bytes;
+  for_each_table([](const RunTable& table) {
+    for (const RunTable::Entry& entry : table.entries()) {
+      entry.chunk->seen = 0;
+      for (int i = 0; i < entry.chunk->count; ++i) entry.chunk->runs[i].page->seen = 0;
+    }
+  });
+  // A chunk goes when all its references are these tables', a page when all its are such chunks'.
+  for_each_table([&](const RunTable& table) {
+    const PagePool& pool = table.pool();
+    if (table.entries().capacity() > 0) {
+      freed += Memory::table_bytes(table.entries().capacity() * sizeof(RunTable::Entry));
+    }
+    for (const RunTable::Entry& entry : table.entries()) {
+      Chunk& chunk = *entry.chunk;
+      if (++chunk.seen < chunk.refs) continue;
+      freed += Memory::table_bytes(sizeof(Chunk));
+      for (int i = 0; i < chunk.count; ++i) {
+        Page& page = *chunk.runs[i].page;
+        if (++page.seen < page.refs) continue;
+        freed += pool.header_bytes() + (page.rows != nullptr ? pool.rows_bytes() : 0) +
+                 (page.sealed != nullptr ? pool.sealed_bytes() : 0);
+      }
+    }
+  });
+  return store.memory.bytes_held() - freed;
 }
 
 }  // namespace
@@ -95,8 +101,12 @@ Stats count_stats(const CacheCore& cache) {
           page.mark = mark;
           bytes += (page.rows != nullptr ? pool.rows_bytes() : 0) +
                    (page.sealed != nullptr ? pool.sealed_bytes() : 0);
-          // An open page is filled up to its last run; a sealed one whole.
-          const int filled = page.sealed != nullptr ? page.slots : run.first + run.count;
+          // An open page is filled up to the end of the history.
+          const bool whole =
+              layout.is_cross(static_cast<int>(g)) || page.first_ordinal == Page::kNoOrdinal;
+          const std::int64_t written = sequence.history.end_ordinal - page.first_ordinal;
+          const std::int64_t filled =
+              whole ? page.slots : std::min<std::int64_t>(page.slots, written);
           values += per_token * static_cast<std::size_t>(filled);
         } else if (page.mark != mark && page.mark != shared) {
           page.mark = shared;
@@ -129,6 +139,7 @@ Result<bool> enforce_limit(CacheCore& cache, std::size_t bytes, const char* oper
   memory.shrink();
   if (held() <= bytes) return false;
   memory.forget_kept();
+  for (const std::shared_ptr<StepCore>& step : cache.steps) step->data->kept.clear();
   memory.shrink();
   if (held() <= bytes) return false;
   cache.give_ballast();
@@ -166,118 +177,6 @@ Result<bool> enforce_limit(CacheCore& cache, std::size_t bytes, const char* oper
   cache.take_ballast();
   if (!outcome) return outcome.error();
   return cut;
-}
-
-// --- compaction ------------------------------------------------------------------------------
-
-namespace {
-
-// A sealed page that only this table shows, less than half of it, without rows.
-bool is_sparse(const RunTable& table, const Chunk& chunk, int run) {
-  const Page& page = *chunk.runs[run].page;
-  std::uint32_t refs = 0;
-  int shown = 0;
-  for (int i = 0; i < chunk.count; ++i) {
-    if (chunk.runs[i].page != &page) continue;
-    if (chunk.runs[i].rows) return false;
-    ++refs;
-    shown += chunk.runs[i].count;
-  }
-  return chunk.refs == 1 && refs == page.refs && page.sealed != nullptr && page.rows == nullptr &&
-         shown > 0 && 2 * shown < table.pool().page_tokens();
-}
-
-void move_slots(const CacheLayout& layout, const Group& group, const Run& run, Page& to, int slot) {
-  for (int i = 0; i < run.count; ++i) {
-    to.positions[slot + i] = run.page->positions[run.first + i];
-    to.keys[slot + i] = run.page->keys[run.first + i];
-  }
-  for (const int owner : group.owners) {
-    const LayerStore& store = layout.layers[static_cast<std::size_t>(owner)].store;
-    for (const Side side : {Side::key, Side::value}) {
-      if (store.mla && side == Side::value) continue;
-      const Codec& codec = side == Side::key ? *store.key_codec : *store.value_codec;
-      for (int head = 0; head < store.heads; ++head) {
-        const SealedPart from = sealed_part(store, side, head, run.page->sealed);
-        const SealedPart into = sealed_part(store, side, head, to.sealed);
-        for (int i = 0; i < run.count; ++i) {
-          codec.copy_slot(store.tile(side), from.data, from.scales, run.first + i, into.data,
-                          into.scales, slot + i);
-        }
-      }
-    }
-  }
-}
-
-// A table that shows the same, with sparse pages put together.
-RunTable compacted(const CacheLayout& layout, const Group& group, const RunTable& table) {
-  PagePool& pool = table.pool();
-  RunTable result(pool);
-  Page* target = nullptr;
-  int filled = 0;
-  for (const RunTable::Entry& entry : table.entries()) {
-    for (int i = 0; i < entry.chunk->count; ++i) {
-      Run run = entry.chunk->runs[i];
-      run.turn += entry.shift;
-      if (!is_sparse(table, *entry.chunk, i)) {
-        result.push(run);
-        continue;
-      }
-      if (target == nullptr || filled + run.count > pool.page_tokens()) {
-        FreshPage fresh(pool, 0, Page::kNoOrdinal);
-        pool.add_sealed(*fresh);
-        std::fill_n(fresh->sealed, pool.sealed_bytes(), std::byte{0});
-        target = &*fresh;
-        filled = 0;
-        move_slots(layout, group, run, *target, filled);
-        Run moved = run;
-        moved.page = target;
-        moved.first = 0;
-        result.push(moved);
-      } else {
-        move_slots(layout, group, run, *target, filled);
-        Run moved = run;
-        moved.page = target;
-        moved.first = static_cast<std::int16_t>(filled);
-        result.push(moved);
-      }
-      filled += run.count;
-      target->slots = filled;
-    }
-  }
-  return result;
-}
-
-}  // namespace
-
-Result<std::int64_t> compact_pages(CacheCore& cache) {
-  if (cache.data == nullptr) {
-    return fail(ErrorCode::unknown_sequence, "compact: the cache is closed");
-  }
-  const CacheLayout& layout = cache.layout();
-  std::int64_t before = 0;
-  std::int64_t after = 0;
-  for (std::size_t g = 0; g < layout.groups.size(); ++g) {
-    const PagePool& pool = *cache.store->pools[g];
-    if (layout.is_cross(static_cast<int>(g)) || !layout.groups[g].copies_slots) continue;
-    const auto used = [&] {
-      return static_cast<std::int64_t>(cache.store->memory.blocks_used(pool.header_class()));
-    };
-    before += used();
-    for (auto& [id, sequence] : cache.data->sequences) {
-      if (sequence.step != nullptr) continue;
-      RunTable& table = sequence.history.groups[g].table;
-      std::int64_t sparse = 0;
-      for (const RunTable::Entry& entry : table.entries()) {
-        for (int i = 0; i < entry.chunk->count; ++i) sparse += is_sparse(table, *entry.chunk, i);
-      }
-      if (sparse < 2) continue;
-      RunTable made = compacted(layout, layout.groups[g], table);
-      table.swap(made);
-    }
-    after += used();
-  }
-  return before - after;
 }
 
 }  // namespace quire

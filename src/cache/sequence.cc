@@ -377,6 +377,10 @@ Result<std::int64_t> Sequence::read(int index, Side side, const ReadRange& range
     for (const PageSlice& slice : reading.pinned->slices) {
       for (int i = 0; i < slice.count && slice.position(slice.first + i) < range.end; ++i) ++tokens;
     }
+    if (tokens == 0 && range.end - 1 == range.begin) {
+      return fail(ErrorCode::out_of_range, "read: layer {} holds no token at position {}", index,
+                  range.begin);
+    }
     const std::int64_t needed = tokens * heads * dim;
     if (out_elements < needed || (out == nullptr && needed > 0)) {
       return fail(ErrorCode::buffer_too_small,
@@ -402,7 +406,7 @@ Result<void> Sequence::for_each(int index, Side side, const RowFunction& f) cons
     QUIRE_TRY(Reading reading, start_reading(core_, id_, index, INT64_MIN, "for_each"));
     const LayerStore& store = reading.layer->store;
     const int dim = side == Side::key ? store.key_dim : store.value_dim;
-    std::vector<float> row(static_cast<std::size_t>(store.heads * dim));
+    std::vector<float> row(static_cast<std::size_t>(store.heads) * static_cast<std::size_t>(dim));
     for (const PageSlice& slice : reading.pinned->slices) {
       for (int slot = slice.first; slot < slice.first + slice.count; ++slot) {
         for (int head = 0; head < store.heads; ++head) {
@@ -416,22 +420,50 @@ Result<void> Sequence::for_each(int index, Side side, const RowFunction& f) cons
   });
 }
 
-Result<Gathered> Sequence::gather_size(int index, const GatherFormat& format) const {
+namespace {
+
+Result<Gathered> gather_committed(const std::shared_ptr<CacheCore>& core,
+                                  const std::vector<SequenceId>& ids, int index,
+                                  const GatherFormat& format, bool size_only, void* keys,
+                                  std::int64_t key_elements, void* values,
+                                  std::int64_t value_elements) {
   return shielded("gather", [&]() -> Result<Gathered> {
-    QUIRE_TRY(Reading reading, start_reading(core_, id_, index, INT64_MIN, "gather"));
-    return gather_sources(*reading.layer, {{reading.pinned->slices, reading.sealed_below}}, format,
-                          true, nullptr, 0, nullptr, 0);
+    if (ids.empty()) return fail(ErrorCode::invalid_argument, "gather: no sequences");
+    std::vector<Reading> readings;  // pinned until all is written
+    std::vector<GatherSource> sources;
+    for (const SequenceId id : ids) {
+      QUIRE_TRY(Reading reading, start_reading(core, id, index, INT64_MIN, "gather"));
+      sources.push_back({reading.pinned->slices, reading.sealed_below});
+      readings.push_back(std::move(reading));
+    }
+    return gather_sources(*readings.front().layer, sources, format, size_only, keys, key_elements,
+                          values, value_elements);
   });
 }
 
-Result<Gathered> Sequence::gather(int index, const GatherFormat& format, void* keys,
+}  // namespace
+
+Result<Gathered> Sequence::gather_size(int layer, const GatherFormat& format) const {
+  return gather_committed(core_, {id_}, layer, format, true, nullptr, 0, nullptr, 0);
+}
+
+Result<Gathered> Sequence::gather(int layer, const GatherFormat& format, void* keys,
                                   std::int64_t key_elements, void* values,
                                   std::int64_t value_elements) const {
-  return shielded("gather", [&]() -> Result<Gathered> {
-    QUIRE_TRY(Reading reading, start_reading(core_, id_, index, INT64_MIN, "gather"));
-    return gather_sources(*reading.layer, {{reading.pinned->slices, reading.sealed_below}}, format,
-                          false, keys, key_elements, values, value_elements);
-  });
+  return gather_committed(core_, {id_}, layer, format, false, keys, key_elements, values,
+                          value_elements);
+}
+
+Result<Gathered> Cache::gather_size(int layer, const std::vector<SequenceId>& sequences,
+                                    const GatherFormat& format) const {
+  return gather_committed(core_, sequences, layer, format, true, nullptr, 0, nullptr, 0);
+}
+
+Result<Gathered> Cache::gather(int layer, const std::vector<SequenceId>& sequences,
+                               const GatherFormat& format, void* keys, std::int64_t key_elements,
+                               void* values, std::int64_t value_elements) const {
+  return gather_committed(core_, sequences, layer, format, false, keys, key_elements, values,
+                          value_elements);
 }
 
 Result<std::vector<RunView>> Sequence::runs(int index) const {

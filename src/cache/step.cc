@@ -186,7 +186,7 @@ Result<std::vector<Committed>> StepCore::commit(const std::vector<std::int64_t>*
             .position;
       };
       const std::int64_t at = part.next.snap(position_of(count));
-      while (count > 0 && position_of(count - 1) >= at) --count;
+      while (at < position_of(count) && count > 0 && position_of(count - 1) >= at) --count;
     }
     committed.push_back({part.sequence->id, count});
   }

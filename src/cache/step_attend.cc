@@ -32,17 +32,21 @@ std::vector<Query> StepCore::queries_of(const StepPart& part, const Layer& layer
     return data->tokens[static_cast<std::size_t>(part.rows[static_cast<std::size_t>(i)])];
   };
   std::vector<Query> queries(static_cast<std::size_t>(count));
+  auto span = part.next.spans.begin();
+  std::int64_t span_last = 0;  // the first token behind the span at hand
   for (std::int64_t i = 0; i < count; ++i) {
     const std::int64_t ordinal = part.first_ordinal + i;
     const std::int64_t position = token(i).position;
     const std::int64_t row = part.rows[static_cast<std::size_t>(i)];
     Beyond beyond;
     if (data->exceptions[static_cast<std::size_t>(row)]) beyond.sequence_end = end;
-    for (const PositionRange& span : part.next.spans) {
-      if (position < span.begin || position >= span.end) continue;
-      std::int64_t last = i;
-      while (last + 1 < count && token(last + 1).position < span.end) ++last;
-      beyond.span_end = part.first_ordinal + last + 1;
+    // Spans and tokens both ascend, so one walk along both finds each token's span.
+    while (span != part.next.spans.end() && span->end <= position) ++span;
+    if (span != part.next.spans.end() && span->begin <= position) {
+      while (span_last < count && (span_last <= i || token(span_last).position < span->end)) {
+        ++span_last;
+      }
+      beyond.span_end = part.first_ordinal + span_last;
     }
     const Visible seen = visible(pattern, position, ordinal, beyond);
     queries[static_cast<std::size_t>(i)] = {row, position, seen.first_position, seen.end_ordinal,
@@ -222,6 +226,7 @@ Result<Gathered> StepCore::gather(int index, const std::vector<SequenceId>& sequ
                                   std::int64_t value_elements) {
   const std::lock_guard lock(mutex);
   QUIRE_TRY(const Layer* layer, readable_layer("gather", index));
+  if (sequences.empty()) return fail(ErrorCode::invalid_argument, "gather: no sequences");
   std::vector<GatherSource> sources;
   for (const SequenceId id : sequences) {
     const auto part = std::find_if(data->parts.begin(), data->parts.end(),

@@ -21,6 +21,13 @@ inline std::int64_t first_visible(const Pattern& pattern, std::int64_t position)
   return INT64_MIN;
 }
 
+// Whether all that a query at `position` sees is there when positions below `floor` are not.
+inline bool is_held(const Pattern& pattern, std::int64_t position, std::int64_t floor) noexcept {
+  if (pattern.kind != Pattern::Kind::window && pattern.kind != Pattern::Kind::chunked) return true;
+  const std::int64_t first = first_visible(pattern, position);
+  return (first > 0 ? first : 0) >= floor;
+}
+
 // What a query may see past itself, as ordinals of the batch's end.
 struct Beyond {
   std::int64_t span_end = 0;      // the end of the span it lies in, or 0

@@ -71,40 +71,55 @@ quire_status quire_sequence_for_each(const quire_cache* cache, quire_sequence_id
   });
 }
 
-quire_status quire_sequence_gather_size(const quire_cache* cache, quire_sequence_id sequence,
-                                        int layer, const quire_gather_format* format,
-                                        quire_gathered* gathered) {
+quire_status quire_cache_gather_size(const quire_cache* cache, int layer,
+                                     const quire_sequence_id* sequences, int64_t sequence_count,
+                                     const quire_gather_format* format, quire_gathered* gathered) {
   return guard([&]() -> Result<void> {
     QUIRE_CHECK(require("gather_size", "cache", cache));
     QUIRE_CHECK(require_stamped("gather_size", "gathered", gathered));
     QUIRE_TRY(const GatherFormat how, to_format("gather_size", format));
-    QUIRE_TRY(const Sequence found, cache->cache.find(to_id(sequence)));
-    QUIRE_TRY(const Gathered size, found.gather_size(layer, how));
+    QUIRE_TRY(const std::vector<SequenceId> of, to_ids("gather_size", sequences, sequence_count));
+    QUIRE_TRY(const Gathered size, cache->cache.gather_size(layer, of, how));
     write_gathered(gathered, size);
     return {};
   });
 }
 
-quire_status quire_sequence_gather(const quire_cache* cache, quire_sequence_id sequence, int layer,
-                                   const quire_gather_format* format, void* keys,
-                                   int64_t key_elements, void* values, int64_t value_elements,
-                                   quire_gathered* gathered) {
+quire_status quire_cache_gather(const quire_cache* cache, int layer,
+                                const quire_sequence_id* sequences, int64_t sequence_count,
+                                const quire_gather_format* format, void* keys, int64_t key_elements,
+                                void* values, int64_t value_elements, quire_gathered* gathered) {
   return guard([&]() -> Result<void> {
     QUIRE_CHECK(require("gather", "cache", cache));
     QUIRE_CHECK(require_array("gather", "keys", keys, key_elements));
     QUIRE_CHECK(require_array("gather", "values", values, value_elements));
     if (gathered != nullptr) QUIRE_CHECK(require_stamped("gather", "gathered", gathered));
     QUIRE_TRY(const GatherFormat how, to_format("gather", format));
-    QUIRE_TRY(const Sequence found, cache->cache.find(to_id(sequence)));
-    Result<Gathered> wrote = found.gather(layer, how, keys, key_elements, values, value_elements);
+    QUIRE_TRY(const std::vector<SequenceId> of, to_ids("gather", sequences, sequence_count));
+    Result<Gathered> wrote =
+        cache->cache.gather(layer, of, how, keys, key_elements, values, value_elements);
     if (wrote && gathered != nullptr) write_gathered(gathered, *wrote);
     if (wrote.code() == ErrorCode::buffer_too_small && gathered != nullptr) {
-      QUIRE_TRY(const Gathered size, found.gather_size(layer, how));
+      QUIRE_TRY(const Gathered size, cache->cache.gather_size(layer, of, how));
       write_gathered(gathered, size);
     }
     if (!wrote) return std::move(wrote).error();
     return {};
   });
+}
+
+quire_status quire_sequence_gather_size(const quire_cache* cache, quire_sequence_id sequence,
+                                        int layer, const quire_gather_format* format,
+                                        quire_gathered* gathered) {
+  return quire_cache_gather_size(cache, layer, &sequence, 1, format, gathered);
+}
+
+quire_status quire_sequence_gather(const quire_cache* cache, quire_sequence_id sequence, int layer,
+                                   const quire_gather_format* format, void* keys,
+                                   int64_t key_elements, void* values, int64_t value_elements,
+                                   quire_gathered* gathered) {
+  return quire_cache_gather(cache, layer, &sequence, 1, format, keys, key_elements, values,
+                            value_elements, gathered);
 }
 
 quire_status quire_sequence_runs(const quire_cache* cache, quire_sequence_id sequence, int layer,

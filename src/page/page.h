@@ -27,6 +27,7 @@ struct Page {
   std::int64_t* positions = nullptr;  // [page_tokens], those the keys were rotated for
   std::uint64_t* keys = nullptr;      // [page_tokens], token keys
   std::uint64_t mark = 0;             // scratch of walks that count each page once
+  std::uint32_t seen = 0;             // scratch of walks that count references
 
   static constexpr std::int64_t kNoOrdinal = INT64_MIN / 2;
 

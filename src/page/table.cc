@@ -252,13 +252,6 @@ void RunTable::remap_tail(const Page& from, Page& to) noexcept {
   }
 }
 
-void RunTable::hold_rows(Place place) {
-  Run& run = own(place.entry).runs[place.run];
-  assert(!run.rows);
-  run.rows = true;
-  pool_->retain_rows(*run.page);
-}
-
 void RunTable::replace_page(Place place, const Page& from, Page& to) {
   // Runs of one page stand next to each other, perhaps across a chunk's end.
   const auto shows = [&](std::size_t e) {

@@ -43,6 +43,7 @@ inline constexpr int kChunkRuns = 63;
 
 struct Chunk {
   std::uint32_t refs = 1;
+  std::uint32_t seen = 0;  // scratch of walks that count references
   int count = 0;
   Run runs[kChunkRuns];
 };
@@ -104,8 +105,6 @@ class RunTable {
   // Makes runs at the end that show `from` show `to` instead, and hold its rows. Requires:
   // own_tail.
   void remap_tail(const Page& from, Page& to) noexcept;
-  // Holds the rows of the run at `place`; the page may be given them after.
-  void hold_rows(Place place);
   // Replaces the page of all runs around `place` that show `from`; rows are held as before.
   void replace_page(Place place, const Page& from, Page& to);
   // Adds a run as it is; its turn is the whole turn. Counts its page, and rows if it holds them.

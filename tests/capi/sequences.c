@@ -366,6 +366,32 @@ static void test_gather(void) {
   quire_cache_free(cache);
 }
 
+static void test_gather_several(void) {
+  quire_cache* cache = create(QUIRE_ROTATION_ROPE);
+  quire_sequence_id both[2];
+  static float values[2 * 40 * kRow];
+  int64_t lengths[2] = {-1, -1};
+  quire_gather_format format = QUIRE_GATHER_FORMAT_INIT;
+  quire_gathered gathered = QUIRE_GATHERED_INIT;
+  both[0] = open_with(cache, 40);
+  both[1] = open_with(cache, 20);
+  format.layout = QUIRE_HEAD_MAJOR;
+  gathered.lengths = lengths;
+  CHECK_OK(quire_cache_gather_size(cache, 0, both, 2, &format, &gathered));
+  CHECK(gathered.columns == 40 && gathered.value_elements == 2 * 40 * kRow);
+  CHECK(lengths[0] == 40 && lengths[1] == 20);
+  CHECK_OK(quire_cache_gather(cache, 0, both, 2, &format, NULL, 0, values, 2 * 40 * kRow, NULL));
+  /* [sequence][head][token][dim], zeros behind the shorter one */
+  CHECK(values[40 * kRow + 7 * kDim + 3] == value_of(0, QUIRE_VALUE, 7, 0, 3));
+  CHECK(values[40 * kRow + 20 * kDim] == 0.0f);
+  CHECK_FAILS(QUIRE_INVALID_ARGUMENT,
+              quire_cache_gather_size(cache, 0, both, 0, &format, &gathered));
+  both[1] = kUnknown;
+  CHECK_FAILS(QUIRE_UNKNOWN_SEQUENCE,
+              quire_cache_gather_size(cache, 0, both, 2, &format, &gathered));
+  quire_cache_free(cache);
+}
+
 static void test_runs(void) {
   quire_cache* cache = create(QUIRE_ROTATION_ROPE);
   const quire_sequence_id sequence = open_with(cache, 40);
@@ -411,6 +437,7 @@ int main(void) {
   test_overwrite();
   test_read();
   test_gather();
+  test_gather_several();
   test_runs();
   return report("sequences");
 }
