@@ -115,7 +115,7 @@ Result<void> check_cross(const CacheLayout& layout, const Batch& batch,
                        std::any_of(part->rows.begin(), part->rows.end(), [&](std::int64_t row) {
                          return owns(batch.tokens[static_cast<std::size_t>(row)].position);
                        });
-    if (!owned || entry.owner_end > last + 1) {
+    if (!owned || entry.owner_begin < 0 || entry.owner_end > last + 1) {
       return describe(ErrorCode::out_of_range, "is not owned by tokens up to this step's last");
     }
     part->cross = &entry;

@@ -54,8 +54,13 @@ std::int64_t History::length_at(std::int64_t first) const noexcept {
     const RunTable& table = groups[g].table;
     std::int64_t left = table.tokens();
     if (kept != INT64_MAX) {
-      const std::optional<RunTable::Spot> spot = table.spot_at(first - kept);
-      left = std::min(left, spot ? end_ordinal - spot->ordinal : 0);
+      left = 0;
+      const auto count_run = [&](const Run& run, std::int64_t shift) {
+        const std::int64_t* begin = run.page->positions + run.first;
+        const std::int64_t* end = begin + run.count;
+        left += end - std::lower_bound(begin, end, first - kept - run.turn - shift);
+      };
+      table.for_each(count_run, first - kept);
     }
     most = std::max(most, left);
   }

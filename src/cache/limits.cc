@@ -22,14 +22,15 @@ std::size_t values_per_token(const CacheLayout& layout, const Group& group) {
   return values;
 }
 
-// What stays when every sequence without an open step is cut to nothing: pages and chunks that
-// open steps, clones or readers hold too, and all that is no page.
+// What stays when every sequence with tokens and without an open step is cut to nothing: pages and
+// chunks that open steps, clones or readers hold too, and all that is no page.
 std::size_t least_bytes(const CacheCore& cache) {
   Store& store = *cache.store;
   std::size_t freed = store.memory.bytes_free();
   const auto for_each_table = [&](auto&& f) {
     for (const auto& [id, sequence] : cache.data->sequences) {
-      if (sequence.step != nullptr) continue;
+      // A sequence that shows nothing, only open pages behind a window, is not cut either.
+      if (sequence.step != nullptr || sequence.history.length() == 0) continue;
       for (const GroupHistory& group : sequence.history.groups) f(group.table);
     }
   };
@@ -142,10 +143,11 @@ Result<bool> enforce_limit(CacheCore& cache, std::size_t bytes, const char* oper
   for (const std::shared_ptr<StepCore>& step : cache.steps) step->data->kept.clear();
   memory.shrink();
   if (held() <= bytes) return false;
+  // `least` counts the ballast where there is one, so it fits again after.
+  const std::size_t aim = cache.ballast != nullptr ? bytes - cache.ballast_bytes() : bytes;
   cache.give_ballast();
   bool cut = false;
   Result<void> outcome;
-  const auto aim = bytes - cache.ballast_bytes();
   for (memory.shrink(); held() > aim; memory.shrink()) {
     SequenceState* longest = nullptr;
     for (auto& [id, sequence] : cache.data->sequences) {
@@ -174,7 +176,7 @@ Result<bool> enforce_limit(CacheCore& cache, std::size_t bytes, const char* oper
     longest->history.keep_last(kept);
     cut = true;
   }
-  cache.take_ballast();
+  if (held() <= bytes && bytes - held() >= cache.ballast_bytes()) cache.take_ballast();
   if (!outcome) return outcome.error();
   return cut;
 }

@@ -377,7 +377,7 @@ Result<std::int64_t> Sequence::read(int index, Side side, const ReadRange& range
     for (const PageSlice& slice : reading.pinned->slices) {
       for (int i = 0; i < slice.count && slice.position(slice.first + i) < range.end; ++i) ++tokens;
     }
-    if (tokens == 0 && range.end - 1 == range.begin) {
+    if (tokens == 0 && range.begin < range.end && range.begin + 1 == range.end) {
       return fail(ErrorCode::out_of_range, "read: layer {} holds no token at position {}", index,
                   range.begin);
     }
