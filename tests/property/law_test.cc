@@ -347,7 +347,8 @@ TEST_P(Law, HoldsForEveryPageSizeAndExactRegion) {
   const std::uint64_t seed = announce_seed();
   Walked walked;
   std::uint64_t salt = 0;
-  for (const int page : {1, 3, 4, 16, 20}) {
+  const std::vector<int> pages = kSlowBuild ? std::vector{3, 16} : std::vector{1, 3, 4, 16, 20};
+  for (const int page : pages) {
     for (const Exactness& exact : {Exactness{0, 0, 0}, Exactness{0, 0, 8}, Exactness{5, 0, 2},
                                    Exactness{0, 6, 0}, Exactness{3, 7, 4}, Exactness{0, 50, 1}}) {
       LawCase c;
@@ -361,8 +362,8 @@ TEST_P(Law, HoldsForEveryPageSizeAndExactRegion) {
       if (HasFailure()) return;
     }
   }
-  EXPECT_GT(walked.rollbacks, 20);
-  EXPECT_GT(walked.exact_cuts, 20);
+  EXPECT_GT(walked.rollbacks, 10);
+  EXPECT_GT(walked.exact_cuts, 10);
   if (!is_float(GetParam())) {
     EXPECT_GT(walked.coded_points, 5);
   }

@@ -46,14 +46,14 @@ class Random {
   std::uint64_t state_;
 };
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__OPTIMIZE__)
-inline constexpr bool kSlowBuild = true;
-#else
+#ifdef NDEBUG
 inline constexpr bool kSlowBuild = false;
+#else
+inline constexpr bool kSlowBuild = true;  // debug, sanitizers, coverage
 #endif
 
-// How many of `full` random cases to run: all in an optimised build, a tenth of them in a slow one,
-// or QUIRE_TEST_SEQUENCES / 10000 of them where that is set.
+// How many of `full` random cases to run: all in a release build, a tenth of them in a slow one, or
+// QUIRE_TEST_SEQUENCES / 10000 of them where that is set.
 inline std::int64_t scaled_count(std::int64_t full) {
   const char* wanted = std::getenv("QUIRE_TEST_SEQUENCES");
   if (wanted != nullptr) {
