@@ -117,6 +117,25 @@ std::byte* rows_part(const LayerStore& store, Side side, int head, std::byte* ro
   return part + static_cast<std::size_t>(head) * rows_bytes_of(store, side);
 }
 
+Result<void> check_rows(const LayerStore& store, Side side, const TensorView& view,
+                        std::int64_t tokens, const char* call) {
+  const char* name = side == Side::key ? "keys" : "values";
+  const int dim = side == Side::key ? store.key_dim : store.value_dim;
+  if (view.data == nullptr) {
+    return fail(ErrorCode::invalid_argument, "{}: layer {}: {} are null", call, store.index, name);
+  }
+  if (!is_known(view.dtype)) {
+    return fail(ErrorCode::mismatch, "{}: layer {}: {} have the unknown dtype {}", call,
+                store.index, name, static_cast<int>(view.dtype));
+  }
+  if (view.tokens != tokens || view.heads != store.heads || view.dim != dim) {
+    return fail(ErrorCode::mismatch,
+                "{}: layer {}: {} are [{}][{}][{}], expected [{} tokens][{} heads][{}]", call,
+                store.index, name, view.tokens, view.heads, view.dim, tokens, store.heads, dim);
+  }
+  return {};
+}
+
 Result<void> write_row(const LayerStore& store, Side side, const TensorView& view,
                        std::int64_t token, std::byte* rows, int slot, const char* call) {
   if (store.mla && side == Side::value) return {};

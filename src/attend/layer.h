@@ -58,6 +58,11 @@ SealedPart sealed_part(const LayerStore& store, Side side, int head, std::byte* 
 // `dim` the stored one (key_dim for both sides of an MLA layer).
 std::byte* rows_part(const LayerStore& store, Side side, int head, std::byte* rows) noexcept;
 
+// Whether a view is [tokens][heads][dim] of one side of the layer, in a known dtype; the text tells
+// keys and values apart, and what was expected from what was found.
+Result<void> check_rows(const LayerStore& store, Side side, const TensorView& view,
+                        std::int64_t tokens, const char* call);
+
 // Rounds row `token` of `view` to the row type and writes it at `slot`, all heads. Refuses a value
 // that is not finite, or is not in the row type or codec; the text names `call`, layer, side,
 // token, head and channel. Slots other than `slot` are untouched either way. Values of an MLA

@@ -40,6 +40,11 @@ std::uint8_t e5m2_from_f32(float value) noexcept;
 float f32_from_e4m3(std::uint8_t bits) noexcept;
 float f32_from_e5m2(std::uint8_t bits) noexcept;  // 0x7c is infinity; nothing is encoded to it
 
+// Whether a number handed in is one of DType's.
+constexpr bool is_known(DType dtype) noexcept {
+  return dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16;
+}
+
 // Element `index` of an array of `dtype`, which need not be aligned.
 float load_element(DType dtype, const void* data, std::size_t index) noexcept;
 // Rounds `value` to `dtype` and writes it.

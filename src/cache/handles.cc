@@ -165,10 +165,8 @@ const CacheSpec& Cache::spec() const noexcept {
 Result<LayerInfo> Cache::layer_info(int index) const {
   if (core_ == nullptr) return fail(ErrorCode::unknown_sequence, "layer_info: there is no cache");
   const CacheLayout& layout = core_->layout();
-  if (index < 0 || index >= static_cast<int>(layout.layers.size())) {
-    return fail(ErrorCode::out_of_range, "layer_info: layer {} of {}", index, layout.layers.size());
-  }
-  const Layer& layer = layout.layers[static_cast<std::size_t>(index)];
+  QUIRE_TRY(const Layer* found, layer_at(layout, index, "layer_info"));
+  const Layer& layer = *found;
   const LayerStore& store = layer.store;
   LayerInfo info;
   info.group = layer.group;

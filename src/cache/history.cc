@@ -1,6 +1,7 @@
 #include "cache/history.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "base/error.h"
@@ -284,7 +285,7 @@ Result<Cut> History::remove(std::int64_t begin, std::int64_t end, bool leave_gap
       group.floor = std::max(group.floor, group.table.first_position());
     }
     if (move > 0 && layout_->groups[g].by_function) {
-      QUIRE_CHECK(rotate_by_function(group, layout_->groups[g], begin, move));
+      QUIRE_CHECK(rotate_by_function(g, begin, move));
     }
   }
   for (PositionRange& span : spans) span = moved_range(span);
@@ -317,6 +318,27 @@ void History::evict(std::int64_t first) {
     const std::optional<RunTable::Spot> spot = group.table.spot_at(limit);
     group.table.cut_front(spot ? spot->ordinal : end_ordinal, layout_->rows_from(end_ordinal));
     group.floor = std::max(group.floor, limit);
+  }
+}
+
+void History::copy_page(std::size_t group, const Run& run, Page& to) const {
+  const Page& from = *run.page;
+  PagePool& pool = groups[group].table.pool();
+  std::copy_n(from.positions, pool.page_tokens(), to.positions);
+  std::copy_n(from.keys, pool.page_tokens(), to.keys);
+  const std::int64_t page_end = from.first_ordinal + from.slots;
+  if (run.rows) {
+    pool.add_rows(to);
+    const auto filled = static_cast<int>(std::min(end_ordinal, page_end) - from.first_ordinal);
+    for (const int owner : layout_->groups[group].owners) {
+      copy_rows(layout_->layers[static_cast<std::size_t>(owner)].store, from.rows, filled, to.rows);
+    }
+  }
+  // A page that is open here has no codes of its own: another sequence may be sealing it.
+  const bool open = run.rows && page_end > end_ordinal;
+  if (from.sealed != nullptr && !open) {
+    pool.add_sealed(to);
+    std::memcpy(to.sealed, from.sealed, pool.sealed_bytes());
   }
 }
 

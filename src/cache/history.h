@@ -71,6 +71,8 @@ class History {
   // Keeps the first `ordinal` tokens of what a step added; cannot fail on a step's own history.
   void cut_to(std::int64_t ordinal, std::int64_t position);
   void let_go() noexcept;
+  // Makes `to`, a page of its own, hold what this history has of the page that `run` shows.
+  void copy_page(std::size_t group, const Run& run, Page& to) const;
 
   const CacheLayout& layout() const noexcept { return *layout_; }
 
@@ -90,8 +92,7 @@ class History {
   void drop_cross_owned_by(std::int64_t begin, std::int64_t end) noexcept;
   void reset_tokens() noexcept;
   int unmovable_layer(int group) const noexcept;
-  Result<void> rotate_by_function(GroupHistory& group, const Group& shape, std::int64_t from,
-                                  std::int64_t move);
+  Result<void> rotate_by_function(std::size_t g, std::int64_t from, std::int64_t move);
 
   const CacheLayout* layout_;
 };

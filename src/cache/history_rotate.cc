@@ -1,8 +1,6 @@
 // Moving tokens of layers whose keys a caller's function rotates: their pages are made anew, with
 // the keys of those layers rewritten and everything else copied as it is.
 
-#include <algorithm>
-#include <cstring>
 #include <vector>
 
 #include "base/error.h"
@@ -25,9 +23,9 @@ void read_slot(const LayerStore& store, const Page& page, bool rows, int slot, f
 
 }  // namespace
 
-Result<void> History::rotate_by_function(GroupHistory& group, const Group& shape, std::int64_t from,
-                                         std::int64_t move) {
-  RunTable& table = group.table;
+Result<void> History::rotate_by_function(std::size_t g, std::int64_t from, std::int64_t move) {
+  const Group& shape = layout_->groups[g];
+  RunTable& table = groups[g].table;
   PagePool& pool = table.pool();
   RunTable result(pool);
   Page* made = nullptr;  // the copy of `source`, kept alive by `result`
@@ -44,25 +42,7 @@ Result<void> History::rotate_by_function(GroupHistory& group, const Group& shape
     if (run.page != source) {
       source = run.page;
       FreshPage fresh(pool, source->slots, source->first_ordinal);
-      const auto tokens = static_cast<std::size_t>(pool.page_tokens());
-      std::copy_n(source->positions, tokens, fresh->positions);
-      std::copy_n(source->keys, tokens, fresh->keys);
-      const std::int64_t page_end = source->first_ordinal + source->slots;
-      if (run.rows) {
-        pool.add_rows(*fresh);
-        // All that the history has of it: later runs may show the page too.
-        const std::int64_t end = std::min(end_ordinal, page_end);
-        for (const int owner : shape.owners) {
-          copy_rows(layout_->layers[static_cast<std::size_t>(owner)].store, source->rows,
-                    static_cast<int>(end - source->first_ordinal), fresh->rows);
-        }
-      }
-      // A page that is open here has no codes of its own: another sequence may be sealing it.
-      const bool open = run.rows && page_end > end_ordinal;
-      if (source->sealed != nullptr && !open) {
-        pool.add_sealed(*fresh);
-        std::memcpy(fresh->sealed, source->sealed, pool.sealed_bytes());
-      }
+      copy_page(g, run, *fresh);  // all of it: later runs may show the page too
       made = &*fresh;
       moved.page = made;
       // What stays where it is of the same page goes along: a place in the history is one page, to
@@ -82,7 +62,8 @@ Result<void> History::rotate_by_function(GroupHistory& group, const Group& shape
       const LayerStore& store = layer.store;
       const RotateFunction& rotate =
           layout_->spec.layers[static_cast<std::size_t>(owner)].rotation.function;
-      std::vector<float> keys(static_cast<std::size_t>(store.heads * store.key_dim));
+      std::vector<float> keys(static_cast<std::size_t>(store.heads) *
+                              static_cast<std::size_t>(store.key_dim));
       std::vector<std::byte> rounded(store.rows_offset + store.rows_bytes);
       for (int slot = run.first; slot < run.first + run.count; ++slot) {
         const std::int64_t to = run.page->positions[slot] + moved.turn;

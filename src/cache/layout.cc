@@ -294,6 +294,14 @@ Result<void> add_layer(CacheLayout& layout, int index) {
 
 }  // namespace
 
+Result<const Layer*> layer_at(const CacheLayout& layout, int index, const char* operation) {
+  if (index < 0 || index >= static_cast<int>(layout.layers.size())) {
+    return fail(ErrorCode::out_of_range, "{}: layer {} of {}", operation, index,
+                layout.layers.size());
+  }
+  return &layout.layers[static_cast<std::size_t>(index)];
+}
+
 Result<std::unique_ptr<const CacheLayout>> make_layout(const CacheSpec& spec) {
   auto layout = std::make_unique<CacheLayout>();
   layout->spec = spec;

@@ -64,6 +64,9 @@ struct CacheLayout {
   bool is_cross(int group) const noexcept { return group == cross_group; }
 };
 
+// The layer of that number, or out_of_range.
+Result<const Layer*> layer_at(const CacheLayout& layout, int index, const char* operation);
+
 // Checks a spec and works it out. The text of an error names the layer and the number.
 Result<std::unique_ptr<const CacheLayout>> make_layout(const CacheSpec& spec);
 

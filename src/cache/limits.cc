@@ -91,12 +91,13 @@ Stats count_stats(const CacheCore& cache) {
   std::size_t bytes = 0;
   std::size_t values = 0;
   std::uint64_t mark = base;
-  for (const auto& [id, sequence] : cache.data->sequences) {
-    stats.tokens += sequence.history.length();
+  for (const auto& entry : cache.data->sequences) {
+    const History& history = entry.second.history;
+    stats.tokens += history.length();
     for (std::size_t g = 0; g < layout.groups.size(); ++g) {
       const PagePool& pool = *store.pools[g];
       const std::size_t per_token = values_per_token(layout, layout.groups[g]);
-      sequence.history.groups[g].table.for_each([&](const Run& run, std::int64_t) {
+      history.groups[g].table.for_each([&](const Run& run, std::int64_t) {
         Page& page = *run.page;
         if (page.mark < base) {
           page.mark = mark;
@@ -105,7 +106,7 @@ Stats count_stats(const CacheCore& cache) {
           // An open page is filled up to the end of the history.
           const bool whole =
               layout.is_cross(static_cast<int>(g)) || page.first_ordinal == Page::kNoOrdinal;
-          const std::int64_t written = sequence.history.end_ordinal - page.first_ordinal;
+          const std::int64_t written = history.end_ordinal - page.first_ordinal;
           const std::int64_t filled =
               whole ? page.slots : std::min<std::int64_t>(page.slots, written);
           values += per_token * static_cast<std::size_t>(filled);

@@ -108,7 +108,7 @@ Result<Gathered> gather_sources(const Layer& layer, const std::vector<GatherSour
   const auto bad = [](const char* what, std::int64_t number) {
     return fail(ErrorCode::invalid_argument, "gather: {} {}", what, number);
   };
-  if (format.dtype != DType::f32 && format.dtype != DType::f16 && format.dtype != DType::bf16) {
+  if (!is_known(format.dtype)) {
     return bad("unknown dtype", static_cast<int>(format.dtype));
   }
   if (format.layout != Layout::token_major && format.layout != Layout::head_major) {

@@ -12,14 +12,6 @@
 namespace quire {
 namespace {
 
-Result<const Layer*> layer_of(const CacheLayout& layout, int index, const char* operation) {
-  if (index < 0 || index >= static_cast<int>(layout.layers.size())) {
-    return fail(ErrorCode::out_of_range, "{}: layer {} of {}", operation, index,
-                layout.layers.size());
-  }
-  return &layout.layers[static_cast<std::size_t>(index)];
-}
-
 // Runs `edit` on a copy of a sequence's history and installs it if all went well.
 template <typename Edit>
 Result<Cut> edited(const std::shared_ptr<CacheCore>& core, SequenceId id, const char* operation,
@@ -84,7 +76,7 @@ Result<Reading> start_reading(const std::shared_ptr<CacheCore>& core, SequenceId
                               std::int64_t first_position, const char* operation) {
   return asked(core, id, operation, [&](const History& history) -> Result<Reading> {
     Reading reading;
-    QUIRE_TRY(reading.layer, layer_of(core->layout(), index, operation));
+    QUIRE_TRY(reading.layer, layer_at(core->layout(), index, operation));
     reading.sealed_below = core->layout().sealed_below(history.end_ordinal);
     reading.pinned = std::make_unique<PinnedSlices>(
         *core->store, history.groups[static_cast<std::size_t>(reading.layer->group)].table,
@@ -104,7 +96,7 @@ Result<std::int64_t> Sequence::length() const {
 
 Result<std::int64_t> Sequence::length(int layer) const {
   return asked(core_, id_, "length", [&](const History& h) -> Result<std::int64_t> {
-    QUIRE_TRY(const Layer* found, layer_of(core_->layout(), layer, "length"));
+    QUIRE_TRY(const Layer* found, layer_at(core_->layout(), layer, "length"));
     return h.groups[static_cast<std::size_t>(found->group)].table.tokens();
   });
 }
@@ -125,7 +117,7 @@ Result<std::int64_t> Sequence::first_position() const {
 
 Result<std::int64_t> Sequence::first_position(int layer) const {
   return asked(core_, id_, "first_position", [&](const History& h) -> Result<std::int64_t> {
-    QUIRE_TRY(const Layer* found, layer_of(core_->layout(), layer, "first_position"));
+    QUIRE_TRY(const Layer* found, layer_at(core_->layout(), layer, "first_position"));
     const RunTable& table = h.groups[static_cast<std::size_t>(found->group)].table;
     if (table.tokens() == 0) {
       return fail(ErrorCode::out_of_range, "first_position: layer {} holds no token", layer);
@@ -142,7 +134,8 @@ Result<std::int64_t> Sequence::next_position() const {
 Result<std::int64_t> Sequence::remaining() const {
   return asked(core_, id_, "remaining", [&](const History& h) -> Result<std::int64_t> {
     const auto& limit = core_->layout().spec.max_tokens;
-    return limit ? std::max<std::int64_t>(*limit - h.length(), 0) : INT64_MAX;
+    if (!limit) return INT64_MAX;
+    return std::max<std::int64_t>(*limit - h.length_at(h.next_position), 0);
   });
 }
 
@@ -280,25 +273,6 @@ std::vector<float> turned_back(const Layer& layer, const TensorView& key, std::i
   return turned;
 }
 
-Result<void> check_row(const LayerStore& store, Side side, const TensorView& view) {
-  const char* name = side == Side::key ? "key" : "value";
-  const int dim = side == Side::key ? store.key_dim : store.value_dim;
-  if (view.data == nullptr) {
-    return fail(ErrorCode::invalid_argument, "overwrite: layer {}: the {} is null", store.index,
-                name);
-  }
-  if (view.dtype != DType::f32 && view.dtype != DType::f16 && view.dtype != DType::bf16) {
-    return fail(ErrorCode::mismatch, "overwrite: layer {}: the {} has the unknown dtype {}",
-                store.index, name, static_cast<int>(view.dtype));
-  }
-  if (view.tokens != 1 || view.heads != store.heads || view.dim != dim) {
-    return fail(ErrorCode::mismatch,
-                "overwrite: layer {}: the {} is [{}][{}][{}], expected [1][{}][{}]", store.index,
-                name, view.tokens, view.heads, view.dim, store.heads, dim);
-  }
-  return {};
-}
-
 }  // namespace
 
 Result<void> Sequence::overwrite(int index, std::int64_t position, const TensorView& key,
@@ -306,13 +280,15 @@ Result<void> Sequence::overwrite(int index, std::int64_t position, const TensorV
   if (core_ == nullptr) return fail(ErrorCode::unknown_sequence, "overwrite: the handle is empty");
   return guarded(*core_->store, "overwrite", [&]() -> Result<void> {
     QUIRE_TRY(SequenceState * sequence, core_->find_idle(id_, "overwrite"));
-    QUIRE_TRY(const Layer* layer, layer_of(core_->layout(), index, "overwrite"));
+    QUIRE_TRY(const Layer* layer, layer_at(core_->layout(), index, "overwrite"));
     if (layer->owner != index) {
       return fail(ErrorCode::not_supported, "overwrite: layer {} reads layer {}", index,
                   layer->owner);
     }
-    QUIRE_CHECK(check_row(layer->store, Side::key, key));
-    if (!layer->store.mla) QUIRE_CHECK(check_row(layer->store, Side::value, value));
+    QUIRE_CHECK(check_rows(layer->store, Side::key, key, 1, "overwrite"));
+    if (!layer->store.mla) {
+      QUIRE_CHECK(check_rows(layer->store, Side::value, value, 1, "overwrite"));
+    }
     const auto g = static_cast<std::size_t>(layer->group);
     History next(sequence->history);
     RunTable& table = next.groups[g].table;
@@ -325,24 +301,7 @@ Result<void> Sequence::overwrite(int index, std::int64_t position, const TensorV
     const Run run = table.entries()[place.entry].chunk->runs[place.run];
     PagePool& pool = table.pool();
     FreshPage fresh(pool, run.page->slots, run.page->first_ordinal);
-    std::copy_n(run.page->positions, pool.page_tokens(), fresh->positions);
-    std::copy_n(run.page->keys, pool.page_tokens(), fresh->keys);
-    const std::int64_t page_end = run.page->first_ordinal + run.page->slots;
-    if (run.rows) {
-      pool.add_rows(*fresh);
-      // An open page is filled up to the end of the history.
-      const std::int64_t end = std::min(next.end_ordinal, page_end);
-      for (const int owner : core_->layout().groups[g].owners) {
-        copy_rows(core_->layout().layers[static_cast<std::size_t>(owner)].store, run.page->rows,
-                  static_cast<int>(end - run.page->first_ordinal), fresh->rows);
-      }
-    }
-    // A page that is open here has no codes of its own: another sequence may be sealing it.
-    const bool open = run.rows && page_end > next.end_ordinal;
-    if (run.page->sealed != nullptr && !open) {
-      pool.add_sealed(*fresh);
-      std::memcpy(fresh->sealed, run.page->sealed, pool.sealed_bytes());
-    }
+    next.copy_page(g, run, *fresh);
     const int slot = run.first + static_cast<int>(spot->ordinal - run.ordinal);
     const std::int64_t turn = run.turn + table.entries()[place.entry].shift;
     const std::vector<float> turned = turned_back(*layer, key, turn);

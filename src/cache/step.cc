@@ -7,29 +7,6 @@
 #include "base/error.h"
 
 namespace quire {
-namespace {
-
-Result<void> check_rows(const LayerStore& store, Side side, const TensorView& view,
-                        std::int64_t tokens) {
-  const char* name = side == Side::key ? "keys" : "values";
-  const int dim = side == Side::key ? store.key_dim : store.value_dim;
-  if (view.data == nullptr) {
-    return fail(ErrorCode::invalid_argument, "put: layer {}: {} are null", store.index, name);
-  }
-  if (view.dtype != DType::f32 && view.dtype != DType::f16 && view.dtype != DType::bf16) {
-    return fail(ErrorCode::mismatch, "put: layer {}: {} have the unknown dtype {}", store.index,
-                name, static_cast<int>(view.dtype));
-  }
-  if (view.tokens != tokens || view.heads != store.heads || view.dim != dim) {
-    return fail(ErrorCode::mismatch,
-                "put: layer {}: {} are [{}][{}][{}], expected [{} tokens][{} heads][{}]",
-                store.index, name, view.tokens, view.heads, view.dim, tokens, store.heads, dim);
-  }
-  return {};
-}
-
-}  // namespace
-
 Result<void> StepCore::check_open(const char* operation) const {
   if (data != nullptr) return {};
   return fail(ErrorCode::wrong_state, "{}: the step is over", operation);
@@ -50,10 +27,8 @@ std::int64_t StepCore::tokens() {
 Result<void> StepCore::put(int index, const TensorView& keys, const TensorView* values) {
   const std::lock_guard lock(mutex);
   QUIRE_CHECK(check_open("put"));
-  if (index < 0 || index >= static_cast<int>(layout().layers.size())) {
-    return fail(ErrorCode::out_of_range, "put: layer {} of {}", index, layout().layers.size());
-  }
-  const Layer& layer = layout().layers[static_cast<std::size_t>(index)];
+  QUIRE_TRY(const Layer* found, layer_at(layout(), index, "put"));
+  const Layer& layer = *found;
   if (layer.owner != index) {
     return fail(ErrorCode::not_supported, "put: layer {} reads layer {} and takes no put", index,
                 layer.owner);
@@ -75,8 +50,8 @@ Result<void> StepCore::put(int index, const TensorView& keys, const TensorView* 
   }
   const std::int64_t rows =
       cross ? data->cross_rows : static_cast<std::int64_t>(data->tokens.size());
-  QUIRE_CHECK(check_rows(layer.store, Side::key, keys, rows));
-  if (values != nullptr) QUIRE_CHECK(check_rows(layer.store, Side::value, *values, rows));
+  QUIRE_CHECK(check_rows(layer.store, Side::key, keys, rows, "put"));
+  if (values != nullptr) QUIRE_CHECK(check_rows(layer.store, Side::value, *values, rows, "put"));
   QUIRE_CHECK(cross ? put_cross(layer, keys, values) : put_tokens(layer, keys, values));
   data->put[static_cast<std::size_t>(index)] = 1;
   return {};

@@ -69,17 +69,13 @@ std::int64_t StepCore::columns_of(const StepPart& part, const Layer& layer) cons
 
 Result<const Layer*> StepCore::readable_layer(const char* operation, int index) const {
   QUIRE_CHECK(check_open(operation));
-  if (index < 0 || index >= static_cast<int>(layout().layers.size())) {
-    return fail(ErrorCode::out_of_range, "{}: layer {} of {}", operation, index,
-                layout().layers.size());
-  }
-  const Layer& layer = layout().layers[static_cast<std::size_t>(index)];
-  const bool nothing_to_put = layout().is_cross(layer.group) && data->cross_rows == 0;
-  if (!nothing_to_put && !data->put[static_cast<std::size_t>(layer.owner)]) {
+  QUIRE_TRY(const Layer* layer, layer_at(layout(), index, operation));
+  const bool nothing_to_put = layout().is_cross(layer->group) && data->cross_rows == 0;
+  if (!nothing_to_put && !data->put[static_cast<std::size_t>(layer->owner)]) {
     return fail(ErrorCode::wrong_state, "{}: layer {} was not put in this step yet", operation,
-                layer.owner);
+                layer->owner);
   }
-  return &layer;
+  return layer;
 }
 
 Result<void> StepCore::check_query(const char* operation, int index, const Layer& layer,
@@ -87,7 +83,7 @@ Result<void> StepCore::check_query(const char* operation, int index, const Layer
   if (q.data == nullptr) {
     return fail(ErrorCode::invalid_argument, "{}: layer {}: queries are null", operation, index);
   }
-  if (q.dtype != DType::f32 && q.dtype != DType::f16 && q.dtype != DType::bf16) {
+  if (!is_known(q.dtype)) {
     return fail(ErrorCode::mismatch, "{}: layer {}: queries have the unknown dtype {}", operation,
                 index, static_cast<int>(q.dtype));
   }

@@ -1,5 +1,6 @@
 // Reading back what a sequence holds: rows, gather, runs.
 #include "capi/convert.h"
+#include "capi/gather.h"
 #include "capi/guard.h"
 #include "capi/handle.h"
 
@@ -76,12 +77,7 @@ quire_status quire_cache_gather_size(const quire_cache* cache, int layer,
                                      const quire_gather_format* format, quire_gathered* gathered) {
   return guard([&]() -> Result<void> {
     QUIRE_CHECK(require("gather_size", "cache", cache));
-    QUIRE_CHECK(require_stamped("gather_size", "gathered", gathered));
-    QUIRE_TRY(const GatherFormat how, to_format("gather_size", format));
-    QUIRE_TRY(const std::vector<SequenceId> of, to_ids("gather_size", sequences, sequence_count));
-    QUIRE_TRY(const Gathered size, cache->cache.gather_size(layer, of, how));
-    write_gathered(gathered, size);
-    return {};
+    return gather_size_into(cache->cache, layer, sequences, sequence_count, format, gathered);
   });
 }
 
@@ -91,20 +87,8 @@ quire_status quire_cache_gather(const quire_cache* cache, int layer,
                                 void* values, int64_t value_elements, quire_gathered* gathered) {
   return guard([&]() -> Result<void> {
     QUIRE_CHECK(require("gather", "cache", cache));
-    QUIRE_CHECK(require_array("gather", "keys", keys, key_elements));
-    QUIRE_CHECK(require_array("gather", "values", values, value_elements));
-    if (gathered != nullptr) QUIRE_CHECK(require_stamped("gather", "gathered", gathered));
-    QUIRE_TRY(const GatherFormat how, to_format("gather", format));
-    QUIRE_TRY(const std::vector<SequenceId> of, to_ids("gather", sequences, sequence_count));
-    Result<Gathered> wrote =
-        cache->cache.gather(layer, of, how, keys, key_elements, values, value_elements);
-    if (wrote && gathered != nullptr) write_gathered(gathered, *wrote);
-    if (wrote.code() == ErrorCode::buffer_too_small && gathered != nullptr) {
-      QUIRE_TRY(const Gathered size, cache->cache.gather_size(layer, of, how));
-      write_gathered(gathered, size);
-    }
-    if (!wrote) return std::move(wrote).error();
-    return {};
+    return gather_into(cache->cache, layer, sequences, sequence_count, format, keys, key_elements,
+                       values, value_elements, gathered);
   });
 }
 

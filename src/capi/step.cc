@@ -1,5 +1,6 @@
 // Steps: putting, attending, committing. Beginning one is in cache.cc.
 #include "capi/convert.h"
+#include "capi/gather.h"
 #include "capi/guard.h"
 #include "capi/handle.h"
 
@@ -158,12 +159,7 @@ quire_status quire_step_gather_size(const quire_step* step, int layer,
                                     const quire_gather_format* format, quire_gathered* gathered) {
   return guard([&]() -> Result<void> {
     QUIRE_CHECK(require("gather_size", "step", step));
-    QUIRE_CHECK(require_stamped("gather_size", "gathered", gathered));
-    QUIRE_TRY(const GatherFormat how, to_format("gather_size", format));
-    QUIRE_TRY(const std::vector<SequenceId> of, to_ids("gather_size", sequences, sequence_count));
-    QUIRE_TRY(const Gathered size, step->step.gather_size(layer, of, how));
-    write_gathered(gathered, size);
-    return {};
+    return gather_size_into(step->step, layer, sequences, sequence_count, format, gathered);
   });
 }
 
@@ -173,20 +169,8 @@ quire_status quire_step_gather(const quire_step* step, int layer,
                                void* values, int64_t value_elements, quire_gathered* gathered) {
   return guard([&]() -> Result<void> {
     QUIRE_CHECK(require("gather", "step", step));
-    QUIRE_CHECK(require_array("gather", "keys", keys, key_elements));
-    QUIRE_CHECK(require_array("gather", "values", values, value_elements));
-    if (gathered != nullptr) QUIRE_CHECK(require_stamped("gather", "gathered", gathered));
-    QUIRE_TRY(const GatherFormat how, to_format("gather", format));
-    QUIRE_TRY(const std::vector<SequenceId> of, to_ids("gather", sequences, sequence_count));
-    Result<Gathered> wrote =
-        step->step.gather(layer, of, how, keys, key_elements, values, value_elements);
-    if (wrote && gathered != nullptr) write_gathered(gathered, *wrote);
-    if (wrote.code() == ErrorCode::buffer_too_small && gathered != nullptr) {
-      QUIRE_TRY(const Gathered size, step->step.gather_size(layer, of, how));
-      write_gathered(gathered, size);
-    }
-    if (!wrote) return std::move(wrote).error();
-    return {};
+    return gather_into(step->step, layer, sequences, sequence_count, format, keys, key_elements,
+                       values, value_elements, gathered);
   });
 }
 

@@ -208,8 +208,6 @@ TEST(OpenStep, AForkTakesTheCommittedState) {
   step.commit().value();
   EXPECT_EQ(positions_of(parent), range(0, 15));
   EXPECT_EQ(positions_of(child), range(0, 8));
-  const Rows added = known_rows(cache.spec().layers[0], 0, Side::key, range(4, 6));
-  const std::vector<float> sealed = read_all(child, 0, Side::key);
   Cache lone = make_cache(small_spec(2, "int8"));
   const Sequence alone = filled(lone, 6);
   append(lone, alone, 6, 2, 2);

@@ -139,7 +139,7 @@ TEST(Overwrite, IsRefusedWholeWhenSomethingDoesNotFit) {
   EXPECT_TRUE(fails(overwrite(2, 2, row.key.view(), row.value.view()), ErrorCode::out_of_range,
                     {"layer 2"}));
   EXPECT_TRUE(fails(overwrite(0, 2, Rows(2, 2, 4).view(), row.value.view()), ErrorCode::mismatch,
-                    {"key", "[2][2][4]", "[1][2][4]"}));
+                    {"key", "[2][2][4]", "[1 tokens][2 heads][4]"}));
   EXPECT_TRUE(fails(overwrite(0, 2, row.key.view(), Rows(1, 2, 3).view()), ErrorCode::mismatch,
                     {"value", "[1][2][3]"}));
   EXPECT_TRUE(fails(overwrite(0, 2, {}, row.value.view()), ErrorCode::invalid_argument, {"key"}));

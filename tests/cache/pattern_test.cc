@@ -170,6 +170,22 @@ TEST(Retention, PagesGoBackWhenNoRunUsesThem) {
   EXPECT_EQ(sequence.next_position().value(), 100);
 }
 
+// What the next step evicts makes room for its tokens.
+TEST(Retention, AWindowIsFullOnlyWhenItsNextStepWouldNotFit) {
+  CacheSpec spec = window_spec(Pattern::window(4), 0);
+  spec.max_tokens = 6;
+  Cache cache = Cache::create(spec).value();
+  const Sequence sequence = cache.open().value();
+  append_singly(cache, sequence, 0, 50);
+  EXPECT_EQ(sequence.length().value(), 4);
+  EXPECT_EQ(sequence.remaining().value(), 3) << "3 of the 4 stay when the next step commits";
+  EXPECT_FALSE(sequence.is_full().value());
+  EXPECT_TRUE(fails(cache.begin(batch_of(sequence, 50, 4)), ErrorCode::full, {"4 tokens", "6"}));
+  append(cache, sequence, 50, 3);
+  EXPECT_EQ(sequence.length().value(), 6);
+  EXPECT_EQ(sequence.remaining().value(), 3);
+}
+
 // A page is sealed from all its rows, also those that a window no longer shows.
 TEST(Retention, APageIsSealedWithTheTokensThatWereEvictedFromIt) {
   CacheSpec spec = pattern_spec({Pattern::window(2)}, "int8");

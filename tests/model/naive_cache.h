@@ -62,9 +62,7 @@ class NaiveCache {
     for (const SequenceId id : order) {
       const NaiveSequence& sequence = sequences.at(id);
       const auto count = static_cast<std::int64_t>(positions[id].size());
-      NaiveSequence evicted = sequence;
-      evicted.evict(positions[id].front());
-      if (count > evicted.remaining()) return ErrorCode::full;
+      if (count > sequence.remaining_at(positions[id].front())) return ErrorCode::full;
       if (sequence.reaches_below_floor(positions[id].front())) return ErrorCode::not_resumable;
     }
     const ErrorCode span_code = check_spans(batch, positions);

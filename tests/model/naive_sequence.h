@@ -130,10 +130,15 @@ class NaiveSequence {
     if (spec->is_cross_layer(layer)) return cross ? cross->length : 0;
     return static_cast<std::int64_t>(shown(spec->group_of[layer]).size());
   }
-  std::int64_t remaining() const {
+  // Tokens that a step at `first` may bring: what windows then let go makes room.
+  std::int64_t remaining_at(std::int64_t first) const {
     const auto& limit = spec->spec.max_tokens;
-    return limit ? std::max<std::int64_t>(*limit - length(), 0) : INT64_MAX;
+    if (!limit) return INT64_MAX;
+    NaiveSequence trimmed = *this;
+    trimmed.evict(first);
+    return std::max<std::int64_t>(*limit - trimmed.length(), 0);
   }
+  std::int64_t remaining() const { return remaining_at(next_position); }
   std::int64_t snap(std::int64_t position) const {
     for (const NaiveRange& span : spans) {
       if (span.begin < position && position < span.end) return span.begin;

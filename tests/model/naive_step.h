@@ -57,6 +57,12 @@ struct NaivePart {
   std::int64_t cross_row = 0;  // of its first entry in a cross layer's put
 };
 
+// A column as one query reads it; null where it does not see it.
+struct NaiveColumn {
+  const NaiveRead* read = nullptr;
+  std::int64_t position = 0;
+};
+
 // What one query head gets of one layer, over the columns of its sequence's gather.
 struct NaiveAnswer {
   std::vector<double> out;     // [value_dim]
@@ -152,28 +158,38 @@ class NaiveStep {
     return false;
   }
 
-  // Attention of the part's query `index`; q is [query head][key_dim], already rounded.
-  std::vector<NaiveAnswer> attend(const NaivePart& part, std::size_t layer, std::size_t index,
-                                  const float* q, int query_heads) const {
-    const std::int64_t ordinal = part.first_ordinal + static_cast<std::int64_t>(index);
-    const std::vector<NaiveRead> rows = read_columns(part, layer, spec->sealed_below(ordinal));
-    std::vector<bool> seen(rows.size(), true);
-    std::vector<std::int64_t> positions(rows.size());
+  // Attention of all of the part's queries, [query][query head]; q(i) is what query i brings,
+  // [query head][key_dim], already rounded.
+  template <typename Q>
+  std::vector<std::vector<NaiveAnswer>> attend(const NaivePart& part, std::size_t layer,
+                                               int query_heads, Q&& q) const {
     const bool is_cross = spec->is_cross_layer(layer);
-    if (!is_cross) {
-      const auto tokens_shown = columns(part, layer);
-      for (std::size_t j = 0; j < rows.size(); ++j) {
-        seen[j] = sees(part, layer, index, *tokens_shown[j]);
-        positions[j] = tokens_shown[j]->position;
+    const auto width_of_part = at(width(part, layer));
+    const auto shown = is_cross ? std::vector<const NaiveToken*>{} : columns(part, layer);
+    // Every column in both forms; each query takes the one that its ordinal says.
+    const std::vector<NaiveRead> exact = read_columns(part, layer, INT64_MIN);
+    const std::vector<NaiveRead> coded = read_columns(part, layer, INT64_MAX);
+    std::vector<std::vector<NaiveAnswer>> answers(part.rows.size());
+    for (std::size_t i = 0; i < part.rows.size(); ++i) {
+      const std::int64_t sealed_below =
+          spec->sealed_below(part.first_ordinal + static_cast<std::int64_t>(i));
+      std::vector<NaiveColumn> seen(width_of_part);
+      for (std::size_t j = 0; j < seen.size(); ++j) {
+        if (is_cross) {
+          seen[j] = {&coded[j], static_cast<std::int64_t>(j)};
+        } else if (sees(part, layer, i, *shown[j])) {
+          const bool is_coded =
+              part.next.reads_coded(*shown[j], spec->group_of[layer], sealed_below);
+          seen[j] = {is_coded ? &coded[j] : &exact[j], shown[j]->position};
+        }
       }
-    } else {
-      for (std::size_t j = 0; j < rows.size(); ++j) positions[j] = static_cast<std::int64_t>(j);
-    }
-    const std::int64_t position = batch.tokens[at(part.rows[index])].position;
-    std::vector<NaiveAnswer> answers;
-    for (int head = 0; head < query_heads; ++head) {
-      answers.push_back(attend_head(layer, rows, seen, positions, position,
-                                    q + head * spec->owner(layer).key_dim, head, query_heads));
+      const std::int64_t position = batch.tokens[at(part.rows[i])].position;
+      const std::vector<float> query = q(i);
+      for (int head = 0; head < query_heads; ++head) {
+        answers[i].push_back(attend_head(layer, seen, position,
+                                         query.data() + head * spec->owner(layer).key_dim, head,
+                                         query_heads));
+      }
     }
     return answers;
   }
@@ -198,8 +214,7 @@ class NaiveStep {
     return rows;
   }
 
-  NaiveAnswer attend_head(std::size_t layer, const std::vector<NaiveRead>& rows,
-                          const std::vector<bool>& seen, const std::vector<std::int64_t>& positions,
+  NaiveAnswer attend_head(std::size_t layer, const std::vector<NaiveColumn>& columns_seen,
                           std::int64_t position, const float* q, int head, int query_heads) const {
     const LayerSpec& shape = spec->spec.layers[layer];
     const int kv_head = head / (query_heads / shape.kv_heads);
@@ -207,12 +222,12 @@ class NaiveStep {
         shape.scale ? double{*shape.scale} : 1 / std::sqrt(static_cast<double>(shape.key_dim));
     NaiveAnswer answer;
     answer.out.assign(at(shape.value_dim), 0.0);
-    answer.probabilities.assign(rows.size(), 0.0);
+    answer.probabilities.assign(columns_seen.size(), 0.0);
     double top = -std::numeric_limits<double>::infinity();
-    for (std::size_t j = 0; j < rows.size(); ++j) {
+    for (const NaiveColumn& column : columns_seen) {
       double logit = -std::numeric_limits<double>::infinity();
-      if (seen[j]) {
-        const double* key = rows[j].key.data() + kv_head * shape.key_dim;
+      if (column.read != nullptr) {
+        const double* key = column.read->key.data() + kv_head * shape.key_dim;
         double dot = 0;
         double magnitude = 0;
         for (int c = 0; c < shape.key_dim; ++c) {
@@ -225,7 +240,7 @@ class NaiveStep {
         }
         if (!shape.slopes.empty()) {
           const double bias =
-              double{shape.slopes[at(head)]} * static_cast<double>(positions[j] - position);
+              double{shape.slopes[at(head)]} * static_cast<double>(column.position - position);
           logit += bias;
           magnitude += std::fabs(bias);
         }
@@ -242,11 +257,11 @@ class NaiveStep {
       sum += std::exp(sink - top);
     }
     for (const double logit : answer.logits) sum += std::exp(logit - top);
-    for (std::size_t j = 0; j < rows.size(); ++j) {
-      if (!seen[j]) continue;
+    for (std::size_t j = 0; j < columns_seen.size(); ++j) {
+      if (columns_seen[j].read == nullptr) continue;
       const double p = std::exp(answer.logits[j] - top) / sum;
       answer.probabilities[j] = p;
-      const double* value = rows[j].value.data() + kv_head * shape.value_dim;
+      const double* value = columns_seen[j].read->value.data() + kv_head * shape.value_dim;
       for (int c = 0; c < shape.value_dim; ++c) {
         answer.out[at(c)] += p * value[c];
         answer.largest_value = std::max(answer.largest_value, std::fabs(value[c]));

@@ -117,7 +117,10 @@ Case random_case(Random& random, const DriverOptions& options) {
   }
   c.ops.push_back({OpKind::open, random.bits(), 1});
   const std::int64_t count = random.one_in(10) ? random.integer(40, 120) : random.integer(2, 30);
-  const int size = random.one_in(4) ? 24 : 6;
+  // Now and then steps so long that tables of small pages take several chunks.
+  const bool long_steps = random.one_in(40);
+  const int size = long_steps ? 60 : random.one_in(4) ? 24 : 6;
+  if (long_steps) c.spec.page_tokens = random.number(1, 3);
   for (std::int64_t i = 0; i < count; ++i) {
     c.ops.push_back({random_kind(random, options.faults), random.bits(), size});
   }

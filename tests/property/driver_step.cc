@@ -259,12 +259,12 @@ void Driver::attend(Random& random, OpenStep& open, std::size_t layer) {
     must(open.step.probabilities(index, q.view, probabilities.data(), size), "probabilities");
   }
   for (const NaivePart& part : model.parts) {
+    const auto answers =
+        model.attend(part, layer, heads, [&](std::size_t i) { return row_of(q, part.rows[i]); });
     for (std::size_t i = 0; i < part.rows.size(); ++i) {
       const std::int64_t row = part.rows[i];
-      const std::vector<float> queries = row_of(q, row);
-      const std::vector<NaiveAnswer> answers = model.attend(part, layer, i, queries.data(), heads);
       for (int h = 0; h < heads; ++h) {
-        const NaiveAnswer& answer = answers[at(h)];
+        const NaiveAnswer& answer = answers[i][at(h)];
         const double allowed = tolerance(answer);
         const auto differs = [&](const char* what, std::int64_t j, float found, double wanted) {
           throw Disagreement(fmt::format(
