@@ -149,9 +149,10 @@ struct QUIRE_API CacheSpec {
   std::optional<std::int64_t> max_batch;      // tokens per step
   std::optional<std::size_t> memory_limit_bytes;
 
-  int threads = 1;                 // of the built-in executor; 0: one per core
-  Executor* executor = nullptr;    // the caller's own, not owned; replaces the built-in one
-  MemorySource* memory = nullptr;  // the caller's own, not owned; must outlive the cache
+  int threads = 1;               // of the built-in executor; 0: one per core
+  Executor* executor = nullptr;  // the caller's own, not owned; replaces the built-in one
+  // The caller's own, not owned. It must outlive the cache and all handles to it.
+  MemorySource* memory = nullptr;
 
   static CacheSpec uniform(const UniformSpec& uniform);
   static CacheSpec mha(int layers, int heads, int head_dim);
