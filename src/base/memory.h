@@ -74,7 +74,7 @@ class Memory : public std::pmr::memory_resource {
   // Makes kept blocks ordinary free blocks again.
   void forget_kept() noexcept;
 
-  // While alive, take may use kept blocks. restore() says they came back, so that they are kept
+  // While alive, take may use kept blocks. restore_kept says they came back, so that they are kept
   // again: for a begin that failed or a step that was dropped.
   class Draw {
    public:

@@ -1,7 +1,6 @@
 // The public Step and Cache, over what stands behind them.
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/error.h"
 #include "cache/core.h"

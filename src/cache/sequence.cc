@@ -1,7 +1,6 @@
 // The public Sequence: edits of its history, and reading it back.
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/error.h"
 #include "base/numbers.h"
