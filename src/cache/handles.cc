@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/isa.h"
 #include "cache/core.h"
 #include "cache/limits.h"
 #include "cache/print.h"
@@ -150,6 +151,7 @@ void Cache::close() noexcept {
 
 Result<Cache> Cache::create(const CacheSpec& spec) {
   return shielded("create", [&]() -> Result<Cache> {
+    if (!asked_isa()) return asked_isa().error();
     QUIRE_TRY(std::unique_ptr<const CacheLayout> layout, make_layout(spec));
     auto store = std::make_shared<Store>(std::move(layout));
     return Cache(std::make_shared<CacheCore>(std::move(store)));

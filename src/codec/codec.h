@@ -8,11 +8,13 @@
 // Adding a codec: a folder with its functions, and one line in registry.cc.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <optional>
 #include <span>
 #include <string_view>
 
+#include "base/isa.h"
 #include "quire/cache.hpp"
 
 namespace quire {
@@ -47,6 +49,12 @@ struct Codec {
   // Decodes slots [first, first + count) into rows [count][dim].
   void (*decode)(const TileShape& shape, const std::byte* data, const std::byte* scales, int first,
                  int count, float* rows) noexcept;
+
+  // The same bytes as `encode` from rows that are in a row type, [count][dim], by the instructions
+  // of a set; null where the set has nothing of its own.
+  using EncodeRows = void (*)(const TileShape& shape, DType row_type, const std::byte* rows,
+                              int count, std::byte* data, std::byte* scales) noexcept;
+  std::array<EncodeRows, kIsas> encode_rows;
 
   // For codecs in which a slot's bytes depend on its own row alone; null for the others.
   // Encodes one row into one slot and leaves the others.

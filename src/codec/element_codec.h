@@ -79,6 +79,7 @@ constexpr Codec element_codec() {
           .fits = Element::fits,
           .encode = Functions::encode,
           .decode = Functions::decode,
+          .encode_rows = {},
           .encode_slot = Functions::encode_slot,
           .copy_slot = Functions::copy_slot};
 }

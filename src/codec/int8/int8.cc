@@ -123,6 +123,7 @@ constexpr Codec kInt8Codec = {.name = "int8",
                               .fits = fits,
                               .encode = encode,
                               .decode = decode,
+                              .encode_rows = {},
                               .encode_slot = encode_slot,
                               .copy_slot = copy_slot};
 
