@@ -1,4 +1,4 @@
-// Who runs the parallel parts of attend. Give your own to use an engine's thread pool.
+// Who runs the parallel parts of put and attend. Give your own to use an engine's thread pool.
 #pragma once
 
 #include <cstddef>

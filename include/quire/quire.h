@@ -232,7 +232,7 @@ QUIRE_API quire_status quire_layer_spec_mla(quire_layer_spec* layer, int query_h
 /* The codecs by name, from index 0 on; null at and past the end. */
 QUIRE_API const char* quire_codec_name(int index);
 
-/* Who runs the parallel parts of attend. Give your own to use an engine's thread pool.
+/* Who runs the parallel parts of put and attend. Give your own to use an engine's thread pool.
  * `run` calls task(task_context, i) for i = 0 .. count - 1, each once, on any threads, and returns
  * when all are done. Tasks do not depend on each other. Several threads call `run` at once. */
 typedef void (*quire_task_function)(void* task_context, size_t index);

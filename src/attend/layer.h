@@ -12,6 +12,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "attend/scratch.h"
+#include "base/isa.h"
 #include "codec/codec.h"
 #include "quire/result.hpp"
 #include "quire/view.hpp"
@@ -44,8 +46,17 @@ struct LayerStore {
 // and advances the two totals.
 void place(LayerStore& store, std::size_t& rows_bytes, std::size_t& sealed_bytes) noexcept;
 
-// The sealed bytes of one head and side inside a page's sealed block. For an MLA layer the value
-// side answers the key's.
+// Where the sealed bytes of one head and side lie inside a page's sealed block. For an MLA layer
+// the value side answers the key's.
+struct SealedPlace {
+  std::size_t data = 0;
+  std::size_t data_bytes = 0;
+  std::size_t scales = 0;
+  std::size_t scale_bytes = 0;  // 0: the codec has none
+};
+SealedPlace sealed_place(const LayerStore& store, Side side, int head) noexcept;
+
+// The same as addresses in a block.
 struct SealedPart {
   std::byte* data;
   std::size_t data_bytes;
@@ -54,9 +65,14 @@ struct SealedPart {
 };
 SealedPart sealed_part(const LayerStore& store, Side side, int head, std::byte* sealed) noexcept;
 
-// The rows of one head and side inside a page's rows block: [slot][dim] in the row type, with
-// `dim` the stored one (key_dim for both sides of an MLA layer).
-std::byte* rows_part(const LayerStore& store, Side side, int head, std::byte* rows) noexcept;
+// The rows of one head and side inside a page's rows block, from `slot` on: [slot][dim] in the row
+// type, with `dim` the stored one (key_dim for both sides of an MLA layer).
+std::byte* rows_part(const LayerStore& store, Side side, int head, std::byte* rows,
+                     int slot = 0) noexcept;
+
+// Bytes of one such row, and of a head's rows.
+std::size_t row_bytes(const LayerStore& store, Side side) noexcept;
+std::size_t head_rows_bytes(const LayerStore& store, Side side) noexcept;
 
 // Whether a view is [tokens][heads][dim] of one side of the layer, in a known dtype; the text tells
 // keys and values apart, and what was expected from what was found.
@@ -71,11 +87,34 @@ Result<void> check_rows(const LayerStore& store, Side side, const TensorView& vi
 Result<void> write_row(const LayerStore& store, Side side, const TensorView& view,
                        std::int64_t token, std::byte* rows, int slot, const char* call = "put");
 
+// Some heads of a layer.
+struct HeadRange {
+  int begin = 0;
+  int end = 0;
+};
+
+// Writes tokens [first, first + count) of some heads as write_row would, to `to`: the first slot of
+// the first of the heads, in a place laid out as the rows block.
+// False where write_row would refuse one of them; what was written is worth nothing then.
+bool write_rows(const LayerStore& store, Side side, HeadRange heads, const TensorView& view,
+                std::int64_t first, int count, std::byte* to, Isa isa = chosen_isa()) noexcept;
+
+// The same past the processor's cache (base/stream.h), by way of `scratch`.
+bool stream_rows(const LayerStore& store, Side side, HeadRange heads, const TensorView& view,
+                 std::int64_t first, int count, std::byte* to, Scratch& scratch,
+                 Isa isa = chosen_isa());
+
 // Copies rows [0, count) of all heads and both sides from one rows block to another.
 void copy_rows(const LayerStore& store, const std::byte* from, int count, std::byte* to) noexcept;
 
 // Encodes slots [0, count) of all heads and both sides from rows.
-void seal(const LayerStore& store, const std::byte* rows, int count, std::byte* sealed);
+void seal(const LayerStore& store, const std::byte* rows, int count, std::byte* sealed,
+          Isa isa = chosen_isa());
+
+// The same of one head and side. `from` is [count][dim], as in rows_part. Where `scratch` is not
+// null, the codes are made there and go to the page past the processor's cache (base/stream.h).
+void seal_part(const LayerStore& store, Side side, int head, const std::byte* from, int count,
+               std::byte* sealed, Scratch* scratch = nullptr, Isa isa = chosen_isa());
 
 // Puts row 0 of `rounded`, all heads of one side, at `slot` of sealed bytes made of `count` slots.
 // Codecs that look at the whole page encode it again from what it decodes to.

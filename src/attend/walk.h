@@ -1,4 +1,4 @@
-// The reference attention: queries of one sequence over the slices of its pages, in f32.
+// Attention: queries of one sequence over the slices of its pages.
 //
 // What a query gets depends on its place in its history alone: pages are taken in order, each is
 // one unit of softmax (one maximum, one rescale) however many slices show it, kItemPages pages
@@ -45,11 +45,12 @@ struct PageSlice {
 // One query and what it sees: tokens at `first_position` and later, with ordinals below
 // `end_ordinal`.
 struct Query {
-  std::int64_t row = 0;  // of q and of the output
+  std::int64_t row = 0;  // of q
   std::int64_t position = 0;
   std::int64_t first_position = 0;
   std::int64_t end_ordinal = 0;
   std::int64_t sealed_below = 0;  // ordinal
+  std::int64_t out_row = 0;       // of the states
 };
 
 // What a layer does with logits.
@@ -66,11 +67,18 @@ struct AttendTask {
   std::span<const PageSlice> slices;  // oldest first; positions and ordinals never decrease
   std::span<const Query> queries;
   TensorView q;  // [rows][query heads][key_dim]; query heads are a multiple of store->heads
+  Isa isa = chosen_isa();
 };
 
-// Writes the states of all queries for the query heads that read `kv_head`.
-// out: [rows][query heads][value_dim].
-void attend_states(const AttendTask& task, int kv_head, const StateView& out);
+// Queries that are walked together; more of them are several tasks as well as one.
+std::size_t block_queries(const AttendTask& task) noexcept;
+
+// The work item that a slice belongs to. States of items, merged in order, are the state of all.
+std::int64_t item_of(const PageSlice& slice, const LayerStore& store) noexcept;
+
+// Writes the states of all queries for the query heads that read the kv heads of `heads`.
+// out: [out_rows][query heads][value_dim].
+void attend_states(const AttendTask& task, HeadRange heads, const StateView& out);
 
 // Writes logits (natural, scaled, capped, biased) for the query heads that read `kv_head`:
 // out[row][query head][column], where columns count the slots of the slices in order; -inf where

@@ -1,10 +1,17 @@
 #include "base/memory.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <bit>
+#include <bitset>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
+#include <map>
+#include <mutex>
+#include <utility>
 
 #include "base/error.h"
 
@@ -13,35 +20,183 @@ namespace {
 
 constexpr std::size_t kAlignment = 64;
 constexpr std::size_t kTableClasses = 48;  // 64 bytes to 2^53
-constexpr std::size_t kMapBytes = std::size_t{2} << 20;
-constexpr std::size_t kMapUnit = 4096;  // what the system maps at least
+constexpr std::size_t kHugePage = std::size_t{2} << 20;
+constexpr std::size_t kMapBytes = std::size_t{256} << 10;    // blocks from here on are mapped
+constexpr std::size_t kRangeBytes = std::size_t{256} << 20;  // of addresses, for blocks of one size
 
+std::size_t round_up(std::size_t bytes, std::size_t unit) noexcept {
+  return (bytes + unit - 1) / unit * unit;
+}
+
+std::size_t system_page() noexcept {
+  static const auto bytes = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  return bytes;
+}
+
+// Addresses without memory, aligned to a huge page; null when there are none.
+std::byte* reserve(std::size_t bytes) noexcept {
+  if (bytes > SIZE_MAX / 2) return nullptr;
+  bytes = round_up(bytes, system_page());
+  void* mapped = ::mmap(nullptr, bytes + kHugePage, PROT_NONE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (mapped == MAP_FAILED) return nullptr;
+  auto* start = static_cast<std::byte*>(mapped);
+  const auto address = reinterpret_cast<std::uintptr_t>(mapped);
+  const std::size_t before = round_up(address, kHugePage) - address;
+  if (before > 0) ::munmap(start, before);
+  if (before < kHugePage) ::munmap(start + before + bytes, kHugePage - before);
+  return start + before;
+}
+
+// Puts memory behind reserved addresses, in huge pages where the system has them.
+bool commit(std::byte* data, std::size_t bytes) noexcept {
+  constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
+  if (::mmap(data, bytes, PROT_READ | PROT_WRITE, kFlags, -1, 0) == MAP_FAILED) return false;
+#if defined(MADV_HUGEPAGE)
+  ::madvise(data, bytes, MADV_HUGEPAGE);
+#endif
+  return true;
+}
+
+// Gives the memory back and keeps the addresses.
+void decommit(std::byte* data, std::size_t bytes) noexcept {
+  // First lets the system split huge pages of which this is a part. Without it, the part would be
+  // of use to others only when the system runs short.
+  ::madvise(data, bytes, MADV_FREE);
+  constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE;
+  if (::mmap(data, bytes, PROT_NONE, kFlags, -1, 0) == MAP_FAILED) {
+    ::madvise(data, bytes, MADV_DONTNEED);
+  }
+}
+
+// A range of addresses for blocks of one size that lie side by side, so that huge pages hold them:
+// attend reads a piece of one block after the other, and small pages would cost a page walk each.
+//
+//     |used|used|hole|used|used|rest of a huge page|....no memory....|
+//                              ^top                ^committed
+//
+// Memory lies behind used places and up to the next huge page after the last of them. A huge page
+// lies nowhere else: the system makes none where a part has no memory.
+class Range {
+ public:
+  Range(std::byte* start, std::size_t block_bytes) noexcept
+      : start_(start), block_bytes_(block_bytes), places_(kRangeBytes / block_bytes) {}
+  bool full() const noexcept { return used_count_ == places_; }
+  bool empty() const noexcept { return used_count_ == 0; }
+
+  // Requires: !full(). The lowest place, so that blocks lie close; null without memory.
+  std::byte* take() noexcept {
+    std::size_t place = 0;
+    while (used_[place]) ++place;
+    std::byte* block = start_ + place * block_bytes_;
+    const std::size_t end = (place + 1) * block_bytes_;
+    if (place < top_) {
+      if (!commit(block, block_bytes_)) return nullptr;
+    } else if (end > committed_) {
+      const std::size_t upto = std::min(round_up(end, kHugePage), places_ * block_bytes_);
+      if (!commit(start_ + committed_, upto - committed_)) return nullptr;
+      committed_ = upto;
+    }
+    top_ = std::max(top_, place + 1);
+    used_.set(place);
+    ++used_count_;
+    return block;
+  }
+
+  void give(std::byte* block) noexcept {
+    const std::size_t place = static_cast<std::size_t>(block - start_) / block_bytes_;
+    used_.reset(place);
+    --used_count_;
+    if (place + 1 < top_) {
+      decommit(block, block_bytes_);
+      return;
+    }
+    while (top_ > 0 && !used_[top_ - 1]) --top_;
+    decommit(start_ + top_ * block_bytes_, committed_ - top_ * block_bytes_);
+    committed_ = top_ * block_bytes_;
+  }
+
+ private:
+  std::byte* start_;
+  std::size_t block_bytes_;
+  std::size_t places_;
+  std::size_t used_count_ = 0;
+  std::size_t top_ = 0;        // one more than the last used place
+  std::size_t committed_ = 0;  // bytes
+  std::bitset<kRangeBytes / kMapBytes> used_;
+};
+
+// Blocks of a huge page and more have a mapping of their own, those from kMapBytes on lie in
+// ranges.
 class SystemMemory : public MemorySource {
  public:
   void* allocate(std::size_t bytes) noexcept override {
-    if (bytes < kMapBytes) return std::aligned_alloc(kAlignment, round_up(bytes));
-    void* data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    return data == MAP_FAILED ? nullptr : data;
+    if (bytes < kMapBytes) return std::aligned_alloc(kAlignment, round_up(bytes, kAlignment));
+    if (bytes < kHugePage) return allocate_in_range(round_up(bytes, system_page()));
+    std::byte* data = reserve(bytes);
+    if (data == nullptr || commit(data, bytes)) return data;
+    ::munmap(data, bytes);
+    return nullptr;
   }
   void release(void* data, std::size_t bytes) noexcept override {
     if (bytes < kMapBytes) {
       std::free(data);
+    } else if (bytes < kHugePage) {
+      release_in_range(static_cast<std::byte*>(data), round_up(bytes, system_page()));
     } else {
       ::munmap(data, bytes);
     }
   }
 
  private:
-  static std::size_t round_up(std::size_t bytes) noexcept {
-    return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  // Block size and start. Ranges of a size stand in the order of their addresses.
+  using RangeKey = std::pair<std::size_t, std::uintptr_t>;
+
+  void* allocate_in_range(std::size_t bytes) noexcept {
+    const std::lock_guard lock(mutex_);
+    auto at = ranges_.lower_bound({bytes, 0});
+    while (at != ranges_.end() && at->first.first == bytes && at->second.full()) ++at;
+    if (at == ranges_.end() || at->first.first != bytes) {
+      std::byte* start = reserve(kRangeBytes);
+      if (start == nullptr) return nullptr;
+      try {
+        const RangeKey key{bytes, reinterpret_cast<std::uintptr_t>(start)};
+        at = ranges_.try_emplace(key, start, bytes).first;
+      } catch (const std::bad_alloc&) {
+        ::munmap(start, kRangeBytes);
+        return nullptr;
+      }
+    }
+    void* block = at->second.take();
+    remove_if_empty(at);
+    return block;
   }
+
+  void release_in_range(std::byte* block, std::size_t bytes) noexcept {
+    const std::lock_guard lock(mutex_);
+    const RangeKey key{bytes, reinterpret_cast<std::uintptr_t>(block)};
+    const auto at = std::prev(ranges_.upper_bound(key));
+    at->second.give(block);
+    remove_if_empty(at);
+  }
+
+  void remove_if_empty(std::map<RangeKey, Range>::iterator at) noexcept {
+    if (!at->second.empty()) return;
+    ::munmap(reinterpret_cast<void*>(at->first.second), kRangeBytes);
+    ranges_.erase(at);
+  }
+
+  std::mutex mutex_;  // all caches share the ranges
+  std::map<RangeKey, Range> ranges_;
 };
 
 }  // namespace
 
 MemorySource& system_memory() noexcept {
-  static SystemMemory memory;
-  return memory;
+  // Never destroyed: caches may live as long as the program.
+  alignas(SystemMemory) static std::byte place[sizeof(SystemMemory)];
+  static SystemMemory* memory = new (place) SystemMemory;
+  return *memory;
 }
 
 Error MemoryError::to_error(const char* operation) const {
@@ -66,8 +221,7 @@ Memory::~Memory() {
 
 BlockClass Memory::add_class(std::size_t bytes) {
   Class added;
-  const std::size_t unit = bytes < kMapBytes ? kAlignment : kMapUnit;
-  added.bytes = (bytes + unit - 1) / unit * unit;
+  added.bytes = round_up(bytes, bytes < kMapBytes ? kAlignment : system_page());
   classes_.push_back(added);
   return static_cast<BlockClass>(classes_.size() - 1);
 }

@@ -6,7 +6,7 @@
 //
 // Two kinds of blocks: those of page classes have the exact size they were registered with; tables
 // come through the std::pmr interface and are rounded up to a power of two. Free blocks count as
-// held, so `bytes_held` is what the system has really given.
+// held, so `bytes_held` is what the source has really given.
 //
 // Blocks can be kept for the next begin (keep, then a Draw while it runs): other takers leave them
 // alone.
@@ -131,8 +131,13 @@ class Memory : public std::pmr::memory_resource {
   std::vector<Class> classes_;  // [0, kTableClasses) are powers of two, then page classes
 };
 
-// The system's memory: aligned allocation, and mappings of their own for blocks of 2 MiB and more,
-// so that they go back to the system when released.
+// The system's memory: aligned allocation for blocks below 256 KiB, mappings for all others, so
+// that they go back to the system when released. Both kinds of mapped blocks lie in huge pages
+// where the system has them: those of 2 MiB and more are aligned to 2 MiB, smaller ones of one size
+// lie side by side. The latter can take up to 2 MiB more from the system than their bytes, once for
+// each size and 256 MiB of blocks.
+//
+// Thread-safety: any thread, any number of caches.
 MemorySource& system_memory() noexcept;
 
 }  // namespace quire

@@ -1,14 +1,42 @@
 #include "base/thread_pool.h"
 
 #include <algorithm>
-#include <system_error>
+#include <chrono>
+#include <exception>
 
 namespace quire {
 namespace {
 
+constexpr std::chrono::microseconds kSpin{50};
+constexpr int kLooks = 32;  // about 1 us, a clock is read after them
+
 std::size_t helpers_for(int threads) {
   const unsigned cores = std::max(1u, std::thread::hardware_concurrency());
   return threads == 0 ? cores - 1 : static_cast<std::size_t>(threads - 1);
+}
+
+void relax() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+// Looks for at most kSpin; returns whether `ready`. Leaves the core to others now and then, for
+// where there are fewer cores than threads.
+template <class Ready>
+bool spin_until(Ready ready) {
+  if (ready()) return true;
+  const auto deadline = std::chrono::steady_clock::now() + kSpin;
+  do {
+    for (int i = 0; i < kLooks; ++i) {
+      relax();
+      if (ready()) return true;
+    }
+    std::this_thread::yield();
+  } while (std::chrono::steady_clock::now() < deadline);
+  return ready();
 }
 
 }  // namespace
@@ -24,47 +52,71 @@ ThreadPool::~ThreadPool() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-void ThreadPool::take_tasks(std::unique_lock<std::mutex>& lock) {
-  while (next_ < count_) {
-    const std::size_t index = next_++;
-    const std::function<void(std::size_t)>& task = *task_;
-    lock.unlock();
-    task(index);
-    lock.lock();
-    if (--unfinished_ == 0) done_.notify_all();
-  }
-}
-
-void ThreadPool::work() {
-  std::unique_lock lock(mutex_);
-  for (;;) {
-    wake_.wait(lock, [&] { return stop_ || next_ < count_; });
-    if (stop_) return;
-    take_tasks(lock);
-  }
-}
-
 void ThreadPool::run(std::size_t count, const std::function<void(std::size_t)>& task) {
-  const std::unique_lock exclusive(running_, std::try_to_lock);
-  if (!exclusive || helpers_ == 0 || count < 2) {
+  if (helpers_ == 0 || count < 2 || busy_.exchange(true)) {
     for (std::size_t i = 0; i < count; ++i) task(i);
     return;
   }
-  std::unique_lock lock(mutex_);
+  start_threads();
+  task_ = &task;
+  count_ = count;
+  unfinished_ = count;
+  left_ = count;
+  wake_helpers(count - 1);
+  take_tasks();
+  const auto all_done = [this] { return unfinished_ == 0; };
+  if (!spin_until(all_done)) {
+    std::unique_lock lock(mutex_);
+    caller_sleeps_ = true;
+    done_.wait(lock, all_done);
+    caller_sleeps_ = false;
+  }
+  busy_ = false;
+}
+
+void ThreadPool::start_threads() {
   try {
     while (threads_.size() < helpers_) threads_.emplace_back([this] { work(); });
   } catch (const std::exception&) {
     // Fewer threads, or none: the work is done all the same.
   }
-  task_ = &task;
-  count_ = count;
-  next_ = 0;
-  unfinished_ = count;
-  wake_.notify_all();
-  take_tasks(lock);
-  done_.wait(lock, [&] { return unfinished_ == 0; });
-  count_ = 0;
-  next_ = 0;
+}
+
+// Has `count` helpers awake, or all.
+void ThreadPool::wake_helpers(std::size_t count) {
+  const std::size_t sleepers = sleepers_;
+  const std::size_t awake = threads_.size() - sleepers;
+  if (sleepers == 0 || count <= awake) return;
+  { const std::lock_guard lock(mutex_); }  // who was about to sleep now hears it
+  for (std::size_t i = std::min(count - awake, sleepers); i > 0; --i) wake_.notify_one();
+}
+
+void ThreadPool::take_tasks() {
+  std::size_t done = 0;
+  for (std::size_t left = left_; left > 0;) {
+    if (!left_.compare_exchange_weak(left, left - 1)) continue;
+    (*task_)(count_ - left);
+    ++done;
+    left = left_;
+  }
+  if (done == 0) return;
+  if (unfinished_.fetch_sub(done) == done && caller_sleeps_) {
+    const std::lock_guard lock(mutex_);
+    done_.notify_one();
+  }
+}
+
+void ThreadPool::work() {
+  while (!stop_) {
+    if (spin_until([this] { return left_ > 0 || stop_; })) {
+      take_tasks();
+      continue;
+    }
+    std::unique_lock lock(mutex_);
+    ++sleepers_;
+    if (left_ == 0 && !stop_) wake_.wait(lock);  // woken for nothing, it looks for 50 us once more
+    --sleepers_;
+  }
 }
 
 }  // namespace quire

@@ -1,4 +1,4 @@
-// The life of an open step: put, commit, drop.
+// The life of an open step: commit, drop.
 
 #include "cache/step.h"
 
@@ -20,84 +20,6 @@ bool StepCore::is_open() {
 std::int64_t StepCore::tokens() {
   const std::lock_guard lock(mutex);
   return data != nullptr ? static_cast<std::int64_t>(data->tokens.size()) : 0;
-}
-
-// --- put -------------------------------------------------------------------------------------
-
-Result<void> StepCore::put(int index, const TensorView& keys, const TensorView* values) {
-  const std::lock_guard lock(mutex);
-  QUIRE_CHECK(check_open("put"));
-  QUIRE_TRY(const Layer* found, layer_at(layout(), index, "put"));
-  const Layer& layer = *found;
-  if (layer.owner != index) {
-    return fail(ErrorCode::not_supported, "put: layer {} reads layer {} and takes no put", index,
-                layer.owner);
-  }
-  if (data->put[static_cast<std::size_t>(index)]) {
-    return fail(ErrorCode::wrong_state, "put: layer {} was put in this step already", index);
-  }
-  if (layer.store.mla != (values == nullptr)) {
-    return fail(ErrorCode::mismatch, "put: layer {} {}", index,
-                layer.store.mla ? "is MLA and takes one latent, not keys and values"
-                                : "takes keys and values, not one latent");
-  }
-  const bool cross = layout().is_cross(layer.group);
-  if (cross && data->cross_rows == 0) {
-    return fail(ErrorCode::wrong_state,
-                "put: layer {} is a cross layer and the batch brings no "
-                "entry",
-                index);
-  }
-  const std::int64_t rows =
-      cross ? data->cross_rows : static_cast<std::int64_t>(data->tokens.size());
-  QUIRE_CHECK(check_rows(layer.store, Side::key, keys, rows, "put"));
-  if (values != nullptr) QUIRE_CHECK(check_rows(layer.store, Side::value, *values, rows, "put"));
-  QUIRE_CHECK(cross ? put_cross(layer, keys, values) : put_tokens(layer, keys, values));
-  data->put[static_cast<std::size_t>(index)] = 1;
-  return {};
-}
-
-// Rows first: a refused value leaves slots that nobody reads, and the layer as not put.
-Result<void> StepCore::put_tokens(const Layer& layer, const TensorView& keys,
-                                  const TensorView* values) {
-  const auto g = static_cast<std::size_t>(layer.group);
-  for (const StepPart& part : data->parts) {
-    for (const Segment& segment : part.groups[g].segments) {
-      for (int i = 0; i < segment.count; ++i) {
-        const std::int64_t row = part.rows[static_cast<std::size_t>(segment.token + i)];
-        QUIRE_CHECK(
-            write_row(layer.store, Side::key, keys, row, segment.page->rows, segment.slot + i));
-        if (values == nullptr) continue;
-        QUIRE_CHECK(write_row(layer.store, Side::value, *values, row, segment.page->rows,
-                              segment.slot + i));
-      }
-    }
-  }
-  for (const StepPart& part : data->parts) {
-    for (Page* page : part.groups[g].sealing) {
-      seal(layer.store, page->rows, page->slots, page->sealed);
-    }
-  }
-  return {};
-}
-
-Result<void> StepCore::put_cross(const Layer& layer, const TensorView& keys,
-                                 const TensorView* values) {
-  const auto g = static_cast<std::size_t>(layer.group);
-  std::vector<std::byte> rows(layer.store.rows_offset + layer.store.rows_bytes);
-  for (const StepPart& part : data->parts) {
-    if (!part.brings_cross) continue;
-    for (const Segment& segment : part.groups[g].segments) {
-      for (int i = 0; i < segment.count; ++i) {
-        const std::int64_t row = part.cross_row + segment.token + i;
-        QUIRE_CHECK(write_row(layer.store, Side::key, keys, row, rows.data(), i));
-        if (values == nullptr) continue;
-        QUIRE_CHECK(write_row(layer.store, Side::value, *values, row, rows.data(), i));
-      }
-      seal(layer.store, rows.data(), segment.count, segment.page->sealed);
-    }
-  }
-  return {};
 }
 
 // --- the end ---------------------------------------------------------------------------------
@@ -201,6 +123,7 @@ void StepCore::finish() noexcept {
   data->~StepData();
   memory.deallocate(data, sizeof(StepData), alignof(StepData));
   data = nullptr;
+  sights.clear();
   std::erase_if(cache->steps, [&](const auto& step) { return step.get() == this; });
 }
 

@@ -13,7 +13,9 @@
 #include <mutex>
 #include <vector>
 
+#include "attend/scratch.h"
 #include "cache/core.h"
+#include "cache/shelf.h"
 
 namespace quire {
 
@@ -58,6 +60,13 @@ struct StepData {
   std::vector<std::uint32_t> kept;         // what reserve had kept before this step drew on it
 };
 
+// What a task of put works in.
+struct PutScratch {
+  Scratch token;
+  Scratch rows;
+  Scratch sealed;
+};
+
 class StepCore : public std::enable_shared_from_this<StepCore> {
  public:
   explicit StepCore(std::shared_ptr<CacheCore> core) : cache(std::move(core)) {}
@@ -83,6 +92,15 @@ class StepCore : public std::enable_shared_from_this<StepCore> {
   std::mutex mutex;
   std::shared_ptr<CacheCore> cache;
   StepData* data = nullptr;  // null when committed, dropped or closed
+  Shelf<PutScratch> put_scratch;
+
+  // What the queries of a part see in a group, made when it is first asked for: it is the same for
+  // all layers of the group.
+  struct Sight {
+    std::vector<PageSlice> slices;
+    std::vector<Query> queries;
+  };
+  std::vector<Sight> sights;  // [part][group]
 
  private:
   // These require the step's lock.
@@ -90,11 +108,11 @@ class StepCore : public std::enable_shared_from_this<StepCore> {
   Result<const Layer*> readable_layer(const char* operation, int layer) const;
   Result<void> check_query(const char* operation, int index, const Layer& layer,
                            const TensorView& q) const;
-  Result<void> put_tokens(const Layer& layer, const TensorView& keys, const TensorView* values);
-  Result<void> put_cross(const Layer& layer, const TensorView& keys, const TensorView* values);
-  std::vector<Query> queries_of(const StepPart& part, const Layer& layer) const;
-  std::vector<PageSlice> slices_of(const StepPart& part, const Layer& layer) const;
-  std::int64_t columns_of(const StepPart& part, const Layer& layer) const;
+  std::vector<Query> make_queries(const StepPart& part, int group) const;
+  Sight& sight_of(const StepPart& part, int group);
+  const std::vector<Query>& queries_of(const StepPart& part, const Layer& layer);
+  const std::vector<PageSlice>& slices_of(const StepPart& part, const Layer& layer);
+  std::int64_t columns_of(const StepPart& part, const Layer& layer);
   Result<void> run_states(int index, const TensorView& q, const StateView& out);
   void finish() noexcept;  // Requires: the store's lock too
 

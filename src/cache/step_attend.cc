@@ -4,6 +4,7 @@
 #include <atomic>
 #include <limits>
 #include <new>
+#include <thread>
 
 #include "base/error.h"
 #include "base/numbers.h"
@@ -24,8 +25,8 @@ float sink_of(const Layer& layer, int query_head) {
 
 // --- what queries see ------------------------------------------------------------------------
 
-std::vector<Query> StepCore::queries_of(const StepPart& part, const Layer& layer) const {
-  const Pattern& pattern = layout().groups[static_cast<std::size_t>(layer.group)].pattern;
+std::vector<Query> StepCore::make_queries(const StepPart& part, int group) const {
+  const Pattern& pattern = layout().groups[static_cast<std::size_t>(group)].pattern;
   const auto count = static_cast<std::int64_t>(part.rows.size());
   const std::int64_t end = part.first_ordinal + count;
   const auto token = [&](std::int64_t i) -> const Token& {
@@ -49,21 +50,38 @@ std::vector<Query> StepCore::queries_of(const StepPart& part, const Layer& layer
       beyond.span_end = part.first_ordinal + span_last;
     }
     const Visible seen = visible(pattern, position, ordinal, beyond);
-    queries[static_cast<std::size_t>(i)] = {row, position, seen.first_position, seen.end_ordinal,
-                                            layout().sealed_below(ordinal)};
+    queries[static_cast<std::size_t>(i)] = {
+        row, position, seen.first_position, seen.end_ordinal, layout().sealed_below(ordinal), row};
   }
   return queries;
 }
 
-std::vector<PageSlice> StepCore::slices_of(const StepPart& part, const Layer& layer) const {
-  const auto g = static_cast<std::size_t>(layer.group);
-  const std::int64_t first = data->tokens[static_cast<std::size_t>(part.rows.front())].position;
-  // Bounds never decrease along a batch, so what the first query sees is where the columns start.
-  return collect_slices(part.next.groups[g].table,
-                        first_visible(layout().groups[g].pattern, first));
+StepCore::Sight& StepCore::sight_of(const StepPart& part, int group) {
+  const std::size_t groups = layout().groups.size();
+  sights.resize(data->parts.size() * groups);
+  return sights[static_cast<std::size_t>(&part - data->parts.data()) * groups +
+                static_cast<std::size_t>(group)];
 }
 
-std::int64_t StepCore::columns_of(const StepPart& part, const Layer& layer) const {
+const std::vector<Query>& StepCore::queries_of(const StepPart& part, const Layer& layer) {
+  Sight& sight = sight_of(part, layer.group);
+  if (sight.queries.empty()) sight.queries = make_queries(part, layer.group);
+  return sight.queries;
+}
+
+const std::vector<PageSlice>& StepCore::slices_of(const StepPart& part, const Layer& layer) {
+  const auto g = static_cast<std::size_t>(layer.group);
+  Sight& sight = sight_of(part, layer.group);
+  if (sight.slices.empty()) {
+    const std::int64_t first = data->tokens[static_cast<std::size_t>(part.rows.front())].position;
+    // Bounds never decrease along a batch, so what the first query sees is where the columns start.
+    sight.slices =
+        collect_slices(part.next.groups[g].table, first_visible(layout().groups[g].pattern, first));
+  }
+  return sight.slices;
+}
+
+std::int64_t StepCore::columns_of(const StepPart& part, const Layer& layer) {
   return count_slots(slices_of(part, layer));
 }
 
@@ -113,12 +131,136 @@ Result<void> StepCore::set_exceptions(const std::vector<std::int64_t>& tokens) {
   }
   std::fill(data->exceptions.begin(), data->exceptions.end(), char{0});
   for (const std::int64_t token : tokens) data->exceptions[static_cast<std::size_t>(token)] = 1;
+  for (Sight& sight : sights) sight.queries.clear();
   return {};
 }
 
 // --- attention -------------------------------------------------------------------------------
 
-// One task per sequence and kv head: tasks write different states, so their order is free.
+namespace {
+
+// States of [rows][heads][dim], in one piece.
+struct StateBuffer {
+  StateBuffer(std::int64_t rows, std::int64_t heads, std::int64_t dim)
+      : floats(static_cast<std::size_t>(rows * heads * (dim + 2))),
+        view{floats.data(),
+             floats.data() + rows * heads * dim,
+             floats.data() + rows * heads * (dim + 1),
+             rows,
+             heads,
+             dim} {}
+  std::vector<float> floats;
+  StateView view;
+};
+
+// The attention of one sequence's queries, as tasks that write different states, so that their
+// order is free. Many queries are cut into blocks, a head each. Few are cut into the work items of
+// the history, and those into ranges of heads; the last to finish a range of heads merges the
+// states of the items, in order.
+class SequenceWork {
+ public:
+  // `wanted`: tasks that all threads need to be busy; what comes out does not depend on it.
+  SequenceWork(const Layer& layer, const std::vector<PageSlice>& slices,
+               const std::vector<Query>& queries, const TensorView& q, const StateView& out,
+               std::size_t wanted)
+      : slices_(slices),
+        queries_(queries),
+        task_{&layer.store, layer.math, slices_, queries_, q},
+        out_(out) {
+    const std::size_t block = block_queries(task_);
+    for (std::size_t at = 0; at < queries_.size(); at += block) {
+      blocks_.push_back(task_.queries.subspan(at, std::min(block, queries_.size() - at)));
+    }
+    if (blocks_.size() == 1) cut_items();
+    const auto heads = static_cast<std::size_t>(layer.store.heads);
+    const std::size_t ranges =
+        blocks_.size() > 1 ? heads
+                           : std::clamp((wanted + pieces() - 1) / pieces(), std::size_t{1}, heads);
+    const std::size_t per_range = (heads + ranges - 1) / ranges;
+    for (std::size_t at = 0; at < heads; at += per_range) {
+      ranges_.push_back({static_cast<int>(at), static_cast<int>(std::min(heads, at + per_range))});
+    }
+    left_ = std::vector<std::atomic<std::size_t>>(ranges_.size());
+    for (auto& left : left_) left = items_.size();
+  }
+
+  std::size_t tasks() const noexcept { return ranges_.size() * pieces(); }
+
+  void run(std::size_t index) {
+    const std::size_t range = index / pieces();
+    const std::size_t piece = index % pieces();
+    AttendTask task = task_;
+    if (items_.empty()) {
+      task.queries = blocks_[piece];
+      attend_states(task, ranges_[range], out_);
+      return;
+    }
+    task.queries = item_queries_;
+    task.slices = items_[piece];
+    attend_states(task, ranges_[range], item_states(piece));
+    if (left_[range].fetch_sub(1) == 1) merge(ranges_[range]);
+  }
+
+ private:
+  std::size_t pieces() const noexcept { return std::max(items_.size(), blocks_.size()); }
+
+  void cut_items() {
+    for (std::size_t at = 0; at < slices_.size();) {
+      std::size_t end = at + 1;
+      const std::int64_t item = item_of(slices_[at], *task_.store);
+      while (end < slices_.size() && item_of(slices_[end], *task_.store) == item) ++end;
+      items_.push_back(task_.slices.subspan(at, end - at));
+      at = end;
+    }
+    if (items_.size() < 2) {
+      items_.clear();
+      return;
+    }
+    item_queries_.assign(queries_.begin(), queries_.end());
+    for (std::size_t i = 0; i < queries_.size(); ++i) {
+      item_queries_[i].out_row = static_cast<std::int64_t>(i);
+    }
+    states_ = std::make_unique<StateBuffer>(
+        static_cast<std::int64_t>(items_.size() * queries_.size()), out_.heads, out_.dim);
+  }
+
+  StateView item_states(std::size_t item) const noexcept {
+    const StateView& all = states_->view;
+    const auto rows = static_cast<std::int64_t>(queries_.size());
+    const std::int64_t first = static_cast<std::int64_t>(item) * rows * all.heads;
+    return {all.o + first * all.dim, all.m + first, all.l + first, rows, all.heads, all.dim};
+  }
+
+  void merge(HeadRange range) {
+    const std::int64_t group = out_.heads / task_.store->heads;
+    const std::int64_t first = range.begin * group;
+    const std::int64_t count = (range.end - range.begin) * group;
+    for (std::size_t i = 0; i < queries_.size(); ++i) {
+      const std::int64_t to = queries_[i].out_row * out_.heads + first;
+      const std::int64_t from = static_cast<std::int64_t>(i) * out_.heads + first;
+      state_clear(out_.o + to * out_.dim, out_.m + to, out_.l + to, count, out_.dim);
+      for (std::size_t item = 0; item < items_.size(); ++item) {
+        const StateView states = item_states(item);
+        state_merge(out_.o + to * out_.dim, out_.m + to, out_.l + to, states.o + from * out_.dim,
+                    states.m + from, states.l + from, count, out_.dim);
+      }
+    }
+  }
+
+  std::span<const PageSlice> slices_;
+  std::span<const Query> queries_;
+  AttendTask task_;
+  StateView out_;
+  std::vector<std::span<const Query>> blocks_;
+  std::vector<std::span<const PageSlice>> items_;  // empty: not cut into them
+  std::vector<Query> item_queries_;                // queries_ with rows of an item's states
+  std::unique_ptr<StateBuffer> states_;            // [item][query]
+  std::vector<HeadRange> ranges_;
+  std::vector<std::atomic<std::size_t>> left_;  // [range]: items not done
+};
+
+}  // namespace
+
 Result<void> StepCore::run_states(int index, const TensorView& q, const StateView& out) {
   QUIRE_TRY(const Layer* layer, readable_layer("attend", index));
   QUIRE_CHECK(check_query("attend", index, *layer, q));
@@ -130,21 +272,22 @@ Result<void> StepCore::run_states(int index, const TensorView& q, const StateVie
                 "attend: layer {}: the output is [{}][{}][{}], expected [{}][{}][{}]", index,
                 out.tokens, out.heads, out.dim, q.tokens, q.heads, layer->store.value_dim);
   }
-  struct Work {
-    std::vector<PageSlice> slices;
-    std::vector<Query> queries;
-  };
-  std::vector<Work> works;
+  if (data->parts.empty()) return {};
+  std::vector<std::unique_ptr<SequenceWork>> works;
+  std::vector<std::size_t> ends;  // of each one's tasks
+  const std::size_t wanted =
+      (4 * std::thread::hardware_concurrency() + data->parts.size()) / data->parts.size();
   for (const StepPart& part : data->parts) {
-    works.push_back({slices_of(part, *layer), queries_of(part, *layer)});
+    works.push_back(std::make_unique<SequenceWork>(*layer, slices_of(part, *layer),
+                                                   queries_of(part, *layer), q, out, wanted));
+    ends.push_back((ends.empty() ? 0 : ends.back()) + works.back()->tasks());
   }
-  const auto heads = static_cast<std::size_t>(layer->store.heads);
   std::atomic<bool> out_of_memory = false;  // tasks must not throw
-  cache->store->executor->run(works.size() * heads, [&](std::size_t task) {
-    const Work& work = works[task / heads];
+  cache->store->executor->run(ends.back(), [&](std::size_t task) {
+    const auto end = std::upper_bound(ends.begin(), ends.end(), task);
+    const auto at = static_cast<std::size_t>(end - ends.begin());
     try {
-      attend_states({&layer->store, layer->math, work.slices, work.queries, q},
-                    static_cast<int>(task % heads), out);
+      works[at]->run(task - (*end - works[at]->tasks()));
     } catch (const std::bad_alloc&) {
       out_of_memory = true;
     }
@@ -201,8 +344,8 @@ Result<void> StepCore::scores(int index, const TensorView& q, float* out, std::i
                 operation, index, needed, out == nullptr ? 0 : elements);
   }
   for (const StepPart& part : data->parts) {
-    const std::vector<PageSlice> slices = slices_of(part, *layer);
-    const std::vector<Query> queries = queries_of(part, *layer);
+    const std::vector<PageSlice>& slices = slices_of(part, *layer);
+    const std::vector<Query>& queries = queries_of(part, *layer);
     for (int head = 0; head < layer->store.heads; ++head) {
       attend_logits({&layer->store, layer->math, slices, queries, q}, head, out, columns);
     }
@@ -265,7 +408,7 @@ Result<std::int64_t> StepCore::mask(int index, DType dtype, std::int64_t pad, bo
     store_element(dtype, bytes, static_cast<std::size_t>(i), kMinusInfinity);
   }
   for (const StepPart& part : data->parts) {
-    const std::vector<PageSlice> slices = slices_of(part, *layer);
+    const std::vector<PageSlice>& slices = slices_of(part, *layer);
     for (const Query& query : queries_of(part, *layer)) {
       std::int64_t column = query.row * columns;
       for (const PageSlice& slice : slices) {

@@ -15,6 +15,7 @@
 #include <string_view>
 
 #include "base/isa.h"
+#include "codec/kernel.h"
 #include "quire/cache.hpp"
 
 namespace quire {
@@ -40,8 +41,8 @@ struct Codec {
   std::size_t (*data_bytes)(const TileShape& shape) noexcept;
   std::size_t (*scale_bytes)(const TileShape& shape) noexcept;
 
-  // Whether a finite value can be stored without becoming infinite.
-  bool (*fits)(float value) noexcept;
+  // The largest magnitude that can be stored without becoming infinite.
+  float largest;
 
   // Encodes slots [0, count) from rows [count][dim]; slots [count, padded) become zeros.
   void (*encode)(const TileShape& shape, const float* rows, int count, std::byte* data,
@@ -55,6 +56,9 @@ struct Codec {
   using EncodeRows = void (*)(const TileShape& shape, DType row_type, const std::byte* rows,
                               int count, std::byte* data, std::byte* scales) noexcept;
   std::array<EncodeRows, kIsas> encode_rows;
+
+  // Attention on the codes, for each instruction set.
+  std::array<const Kernel*, kIsas> kernels;
 
   // For codecs in which a slot's bytes depend on its own row alone; null for the others.
   // Encodes one row into one slot and leaves the others.

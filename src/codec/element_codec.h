@@ -6,9 +6,11 @@
 //       static constexpr const char* kName = "f16";
 //       static constexpr std::optional<DType> kLossless = DType::f16;
 //       static constexpr int kPack = 1;  // as in codec/tile.h
+//       static constexpr std::array<const Kernel*, kIsas> kKernels = QUIRE_KERNELS(kF16Kernel);
+//       static constexpr Encoders kEncoders = kF16Encoders;
+//       static constexpr float kLargest = 65519.996f;  // as Codec::largest
 //       static Code encode(float value) noexcept;
 //       static float decode(Code code) noexcept;
-//       static bool fits(float value) noexcept;
 //     };
 //     const Codec kF16Codec = element_codec<F16Element>();
 #pragma once
@@ -17,6 +19,7 @@
 #include <cstring>
 
 #include "codec/codec.h"
+#include "codec/encode.h"
 #include "codec/tile.h"
 
 namespace quire {
@@ -76,10 +79,11 @@ constexpr Codec element_codec() {
           .lossless = Element::kLossless,
           .data_bytes = Functions::data_bytes,
           .scale_bytes = Functions::scale_bytes,
-          .fits = Element::fits,
+          .largest = Element::kLargest,
           .encode = Functions::encode,
           .decode = Functions::decode,
-          .encode_rows = {},
+          .encode_rows = Element::kEncoders,
+          .kernels = Element::kKernels,
           .encode_slot = Functions::encode_slot,
           .copy_slot = Functions::copy_slot};
 }

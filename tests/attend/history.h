@@ -170,7 +170,7 @@ class History {
   // The causal query of the token at `ordinal`, with a row of its own.
   Query causal(std::int64_t ordinal, std::int64_t row, std::int64_t exact_tail = 0) const {
     Query query;
-    query.row = row;
+    query.row = query.out_row = row;
     query.position = positions[size_of(ordinal)];
     query.first_position = std::numeric_limits<std::int64_t>::min();
     query.end_ordinal = ordinal + 1;
@@ -233,32 +233,49 @@ struct Answer {
   std::vector<double> out;            // [value_dim]
   std::vector<double> logits;         // [tokens], -inf where not seen
   std::vector<double> probabilities;  // [tokens]
+  std::vector<double> products;       // [tokens]: scale times sum |q k|, 0 where not seen
+  std::vector<double> sizes;          // [tokens]: scale times max |q| times sum |k|, likewise
   double magnitude = 0;               // L = scale |q| max |k| over what is seen
+  double deviation = 0;               // of the logits that are seen
+  double cancelled = 1;               // sum p |v| / |out|
 };
 
-// Attention of one query head, from matrices of what it reads of each token.
-inline Answer reference(const Matrix& k, const Matrix& v,
-                        const std::vector<std::int64_t>& positions,
-                        const std::function<bool(std::int64_t)>& sees, const float* q,
-                        int query_head, int query_heads, std::int64_t position,
-                        const Rules& rules) {
-  const int head = query_head / (query_heads / k.heads);
+inline double norm_of(const float* x, int dim) {
+  double sum = 0;
+  for (int c = 0; c < dim; ++c) sum += double{x[c]} * double{x[c]};
+  return std::sqrt(sum);
+}
+
+// Attention of one query head, from what it reads of each token: keys(token) and values(token) of
+// its kv head.
+template <typename Keys, typename Values, typename Sees>
+Answer reference(std::int64_t tokens, int key_dim, int value_dim, const Keys& keys,
+                 const Values& values, const std::vector<std::int64_t>& positions, const Sees& sees,
+                 const float* q, int query_head, std::int64_t position, const Rules& rules) {
   Answer answer;
-  answer.out.assign(size_of(v.dim), 0.0);
-  answer.logits.assign(size_of(k.tokens), -HUGE_VAL);
-  answer.probabilities.assign(size_of(k.tokens), 0.0);
-  double q_norm = 0;
-  for (int c = 0; c < k.dim; ++c) q_norm += double{q[c]} * double{q[c]};
+  answer.out.assign(size_of(value_dim), 0.0);
+  answer.logits.assign(size_of(tokens), -HUGE_VAL);
+  answer.probabilities.assign(size_of(tokens), 0.0);
+  answer.products.assign(size_of(tokens), 0.0);
+  answer.sizes.assign(size_of(tokens), 0.0);
+  double q_largest = 0;
+  for (int c = 0; c < key_dim; ++c) q_largest = std::max(q_largest, std::abs(double{q[c]}));
+  const double q_norm = norm_of(q, key_dim);
   double top = rules.sinks.empty() ? -HUGE_VAL : double{rules.sinks[size_of(query_head)]};
-  bool any = false;
-  for (std::int64_t t = 0; t < k.tokens; ++t) {
+  double seen = 0;
+  double sum = 0;
+  double squares = 0;
+  for (std::int64_t t = 0; t < tokens; ++t) {
     if (!sees(t)) continue;
-    any = true;
+    const float* k = keys(t);
     double dot = 0;
-    double norm = 0;
-    for (int c = 0; c < k.dim; ++c) {
-      dot += double{q[c]} * double{k.at(t, head)[c]};
-      norm += double{k.at(t, head)[c]} * double{k.at(t, head)[c]};
+    double products = 0;
+    double size = 0;
+    for (int c = 0; c < key_dim; ++c) {
+      const double product = double{q[c]} * double{k[c]};
+      dot += product;
+      products += std::abs(product);
+      size += std::abs(double{k[c]});
     }
     double logit = double{rules.scale} * dot;
     if (rules.soft_cap > 0) logit = rules.soft_cap * std::tanh(logit / rules.soft_cap);
@@ -267,40 +284,77 @@ inline Answer reference(const Matrix& k, const Matrix& v,
                static_cast<double>(positions[size_of(t)] - position);
     }
     answer.logits[size_of(t)] = logit;
-    answer.magnitude = std::max(answer.magnitude, rules.scale * std::sqrt(q_norm * norm));
+    answer.products[size_of(t)] = rules.scale * products;
+    answer.sizes[size_of(t)] = rules.scale * q_largest * size;
+    answer.magnitude = std::max(answer.magnitude, rules.scale * q_norm * norm_of(k, key_dim));
     top = std::max(top, logit);
+    seen += 1;
+    sum += logit;
+    squares += logit * logit;
   }
-  if (!any) return answer;
-  double sum = rules.sinks.empty() ? 0 : std::exp(double{rules.sinks[size_of(query_head)]} - top);
-  for (const double logit : answer.logits) sum += std::exp(logit - top);
-  for (std::int64_t t = 0; t < k.tokens; ++t) {
-    const double p = std::exp(answer.logits[size_of(t)] - top) / sum;
+  if (seen == 0) return answer;
+  answer.deviation = std::sqrt(std::max(0.0, squares / seen - sum / seen * (sum / seen)));
+  double weight =
+      rules.sinks.empty() ? 0 : std::exp(double{rules.sinks[size_of(query_head)]} - top);
+  for (const double logit : answer.logits) weight += std::exp(logit - top);
+  double uncancelled = 0;
+  for (std::int64_t t = 0; t < tokens; ++t) {
+    const double p = std::exp(answer.logits[size_of(t)] - top) / weight;
+    if (p == 0) continue;
     answer.probabilities[size_of(t)] = p;
-    for (int c = 0; c < v.dim; ++c) answer.out[size_of(c)] += p * double{v.at(t, head)[c]};
+    const float* v = values(t);
+    for (int c = 0; c < value_dim; ++c) answer.out[size_of(c)] += p * double{v[c]};
+    uncancelled += p * norm_of(v, value_dim);
   }
+  double squared = 0;
+  for (const double x : answer.out) squared += x * x;
+  if (squared > 0) answer.cancelled = uncancelled / std::sqrt(squared);
   return answer;
 }
 
-// The same for a query over a whole history: coded where it reads sealed pages, exact elsewhere.
-inline Answer reference(const History& history, const Query& query, const float* q, int query_head,
+// The same from matrices of what it reads.
+inline Answer reference(const Matrix& k, const Matrix& v,
+                        const std::vector<std::int64_t>& positions,
+                        const std::function<bool(std::int64_t)>& sees, const float* q,
+                        int query_head, int query_heads, std::int64_t position,
                         const Rules& rules) {
-  Matrix k = history.keys;
-  Matrix v = history.values;
-  for (std::int64_t t = 0; t < query.sealed_below && t < history.tokens(); ++t) {
-    if (history.floor_page(t) + history.geometry.page_tokens > query.sealed_below) break;
-    for (int h = 0; h < k.heads; ++h) {
-      std::copy_n(history.coded_keys.at(t, h), k.dim, k.at(t, h));
-      std::copy_n(history.coded_values.at(t, h), v.dim, v.at(t, h));
-    }
-  }
-  const auto sees = [&](std::int64_t t) {
-    return t < query.end_ordinal && history.positions[size_of(t)] >= query.first_position;
-  };
-  return reference(k, v, history.positions, sees, q, query_head, history.geometry.query_heads,
-                   query.position, rules);
+  const int head = query_head / (query_heads / k.heads);
+  return reference(
+      k.tokens, k.dim, v.dim, [&](std::int64_t t) { return k.at(t, head); },
+      [&](std::int64_t t) { return v.at(t, head); }, positions, sees, q, query_head, position,
+      rules);
 }
 
-// |out - ref| / |ref|, and whether it is within 1e-5 + 2e-6 L.
+// Whether a query reads the page of the token at `ordinal` sealed.
+inline bool reads_sealed(const History& history, const Query& query, std::int64_t ordinal) {
+  const std::int64_t page_end = history.floor_page(ordinal) + history.geometry.page_tokens;
+  return page_end <= history.tokens() && page_end <= query.sealed_below;
+}
+
+// The same over a whole history: coded where the query reads sealed pages, exact elsewhere.
+inline Answer reference(const History& history, const Query& query, const float* q, int query_head,
+                        const Rules& rules) {
+  const Geometry& g = history.geometry;
+  const int head = query_head / (g.query_heads / g.kv_heads);
+  return reference(
+      history.tokens(), g.key_dim, g.value_dim,
+      [&](std::int64_t t) {
+        return (reads_sealed(history, query, t) ? history.coded_keys : history.keys).at(t, head);
+      },
+      [&](std::int64_t t) {
+        return (reads_sealed(history, query, t) ? history.coded_values : history.values)
+            .at(t, head);
+      },
+      history.positions,
+      [&](std::int64_t t) {
+        return t < query.end_ordinal && history.positions[size_of(t)] >= query.first_position;
+      },
+      q, query_head, query.position, rules);
+}
+
+// ---- how far from it attention may be ----
+
+// |out - ref| / |ref|.
 inline double relative_error(const float* out, const std::vector<double>& ref) {
   double difference = 0;
   double norm = 0;
@@ -311,7 +365,41 @@ inline double relative_error(const float* out, const std::vector<double>& ref) {
   return norm > 0 ? std::sqrt(difference / norm) : std::sqrt(difference);
 }
 
+// Where all products are of f32 numbers: a logit as large as L carries rounding in proportion.
 inline double error_bound(double magnitude) { return 1e-5 + 2e-6 * magnitude; }
+
+// What a kernel does to queries and weights before it multiplies.
+enum class Rounding { none, bf16, int8 };
+
+// Values of a latent, and sizes that a kernel does not take, are decoded to floats first.
+inline Rounding rounding_of(const LayerStore& store, Side side, bool sealed, Isa isa) {
+  const Codec* codec = !sealed             ? find_codec(name_of(store.row_type))
+                       : side == Side::key ? store.key_codec
+                                           : store.value_codec;
+  const Kernel& kernel = *codec->kernels[static_cast<std::size_t>(isa)];
+  const int split = store.mla ? store.value_dim : store.key_dim;
+  const bool taken = side == Side::key ? kernel.takes_keys(store.key_dim, split)
+                                       : !store.mla && store.value_dim % 16 == 0;
+  if (!taken) return Rounding::none;
+  if (kernel.rounds_weights) return Rounding::bf16;
+  return std::string(codec->name) == "int8" ? Rounding::int8 : Rounding::none;
+}
+
+// By how much rounding of the query can move the logit of token t: bf16 has 8 bits, so that a
+// number is off by up to 2^-8 of itself; int8 takes codes of max |q| / 32767.
+inline double query_rounding(const History& history, const Query& query, const Answer& answer,
+                             std::int64_t t, Isa isa) {
+  const bool sealed = reads_sealed(history, query, t);
+  switch (rounding_of(history.store, Side::key, sealed, isa)) {
+    case Rounding::none:
+      return 0;
+    case Rounding::bf16:
+      return 0x1p-8 * answer.products[size_of(t)];
+    case Rounding::int8:
+      return 0.51 / 32767 * answer.sizes[size_of(t)];
+  }
+  return 0;
+}
 
 // ---- running the walk ----
 
@@ -341,7 +429,7 @@ struct States {
 
 inline AttendTask make_task(const History& history, const Rules& rules,
                             const std::vector<PageSlice>& slices, const std::vector<Query>& queries,
-                            const TensorView& q) {
+                            const TensorView& q, Isa isa = chosen_isa()) {
   AttendTask task;
   task.store = &history.store;
   task.math.scale = rules.scale;
@@ -350,11 +438,29 @@ inline AttendTask make_task(const History& history, const Rules& rules,
   task.slices = slices;
   task.queries = queries;
   task.q = q;
+  task.isa = isa;
   return task;
 }
 
+// Cuts slices at random places.
+inline std::vector<PageSlice> cut(Random& random, const std::vector<PageSlice>& slices) {
+  std::vector<PageSlice> result;
+  for (PageSlice rest : slices) {
+    while (rest.count > 1 && random.integer(0, 2) > 0) {
+      PageSlice first = rest;
+      first.count = static_cast<int>(random.integer(1, rest.count - 1));
+      result.push_back(first);
+      rest.first += first.count;
+      rest.ordinal += first.count;
+      rest.count -= first.count;
+    }
+    result.push_back(rest);
+  }
+  return result;
+}
+
 inline void run_states(const AttendTask& task, States& states) {
-  for (int head = 0; head < task.store->heads; ++head) attend_states(task, head, states.view());
+  attend_states(task, {0, task.store->heads}, states.view());
 }
 
 inline States run_states(const AttendTask& task) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "attend/history.h"
+#include "base/stream.h"
 
 namespace quire::test {
 namespace {
@@ -369,6 +370,92 @@ TEST(Layer, SealedBytesDependOnRowsAlone) {
     seal(f.store, f.rows.data(), g.page_tokens, f.sealed.data());
     seal(f.store, f.rows.data(), g.page_tokens, other.data());
     EXPECT_EQ(f.sealed, other) << g.key_codec << ' ' << g.page_tokens;
+  }
+}
+
+// Every unit writes what write_row writes, from views of any type and stride, and refuses the same.
+TEST(Layer, BlocksOfRowsAreWrittenAsRowsAre) {
+  Random random(26);
+  struct Strides {
+    std::int64_t token, head, base;
+  };
+  for (const Isa isa : isas_found()) {
+    for (const DType row_type : {DType::f32, DType::f16, DType::bf16}) {
+      for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+        const Geometry g = geometry_of(3, 20, 64, row_type, "int8", "fp8_e4m3", 24);
+        for (const Side side : {Side::key, Side::value}) {
+          const int dim = side == Side::key ? g.key_dim : g.value_dim;
+          for (const Strides& s :
+               {Strides{3 * dim, dim, 0}, Strides{dim, 9 * dim, 0}, Strides{-250, 70, 9 * 250}}) {
+            Bytes memory(size_of(4000) * bytes_of(dtype));
+            for (std::size_t i = 0; i < 4000; ++i) {
+              store_element(dtype, memory.data(), i, random.normal(100.0f));
+            }
+            if (random.integer(0, 1) == 0) {
+              const float bad[] = {kInf, -kInf, std::numeric_limits<float>::quiet_NaN(), 9e6f};
+              const auto at = size_of(s.base + random.integer(0, 8) * s.token +
+                                      random.integer(0, 2) * s.head + random.integer(0, dim - 1));
+              store_element(dtype, memory.data(), at, bad[random.integer(0, 3)]);
+            }
+            const TensorView view{memory.data() + size_of(s.base) * bytes_of(dtype),
+                                  dtype,
+                                  9,
+                                  3,
+                                  dim,
+                                  s.token,
+                                  s.head};
+            Fixture expected(g), found(g), streamed(g);
+            bool fit = true;
+            for (int i = 2; i < 9; ++i) {
+              fit &= write_row(expected.store, side, view, i, expected.rows.data(), 10 + i).ok();
+            }
+            Scratch scratch;
+            bool found_fit = true;
+            bool streamed_fit = true;
+            for (const HeadRange heads : {HeadRange{0, 2}, HeadRange{2, 3}}) {
+              const auto at = [&](Fixture& f) {
+                return rows_part(f.store, side, heads.begin, f.rows.data(), 12);
+              };
+              found_fit &= write_rows(found.store, side, heads, view, 2, 7, at(found), isa);
+              streamed_fit &=
+                  stream_rows(streamed.store, side, heads, view, 2, 7, at(streamed), scratch, isa);
+            }
+            EXPECT_EQ(found_fit, fit);
+            EXPECT_EQ(streamed_fit, fit);
+            stream_fence();
+            if (!fit) continue;
+            EXPECT_EQ(found.rows, expected.rows) << name_of(isa);
+            EXPECT_EQ(streamed.rows, expected.rows) << name_of(isa);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Layer, EverySetSealsTheSameBytes) {
+  Random random(27);
+  for (const Geometry& g : geometries()) {
+    Fixture f(g);
+    const int count = static_cast<int>(random.integer(0, g.page_tokens));
+    f.fill(random, count);
+    seal(f.store, f.rows.data(), count, f.sealed.data(), Isa::scalar);
+    for (const Isa isa : isas_found()) {
+      Bytes sealed(f.sealed_bytes, std::byte{0x11});
+      seal(f.store, f.rows.data(), count, sealed.data(), isa);
+      EXPECT_EQ(sealed, f.sealed) << g.key_codec << ' ' << name_of(isa);
+      Bytes streamed(f.sealed_bytes, std::byte{0x11});
+      Scratch scratch;
+      for (int head = 0; head < g.kv_heads; ++head) {
+        for (const Side side : {Side::key, Side::value}) {
+          if (g.mla && side == Side::value) continue;
+          seal_part(f.store, side, head, rows_part(f.store, side, head, f.rows.data()), count,
+                    streamed.data(), &scratch, isa);
+        }
+      }
+      stream_fence();
+      EXPECT_EQ(streamed, f.sealed) << g.key_codec << ' ' << name_of(isa);
+    }
   }
 }
 

@@ -63,8 +63,9 @@ struct Moved {
   Matrix keys, values;               // rotated anew for those
 };
 
-Moved make_moved(Random& random, const Rope& rope, bool mla) {
-  Geometry g{mla ? 1 : 2, 4, kDim, mla ? 8 : 6, mla, 16, DType::f32, "f32", "f32"};
+Moved make_moved(Random& random, const Rope& rope, bool mla, const std::string& codec = "f32") {
+  const int value_dim = mla ? 8 : codec == "f32" ? 6 : 16;
+  const Geometry g{mla ? 1 : 2, 4, kDim, value_dim, mla, 16, DType::f32, codec, codec};
   const Matrix base = random_matrix(random, kTokens, g.kv_heads, kDim);
   const Matrix keys = rotated(rope, base, counting(kTokens));
   const Matrix values =
@@ -128,29 +129,31 @@ TEST(Turn, TurnedSlicesReadLikeKeysRotatedAnew) {
         queries.push_back(query);
         for (int head = 0; head < 4; ++head) rotate(rope, q.at(row, head), query.position);
       }
-      AttendTask task = make_task(moved.history, rules, moved.slices, queries, q.view());
-      task.math.rope = &turner;
-      const States states = run_states(task);
-      std::vector<float> logits(size_of(5 * 4 * moved.keys.tokens));
-      for (int head = 0; head < moved.history.store.heads; ++head) {
-        attend_logits(task, head, logits.data(), moved.keys.tokens);
-      }
-      for (const Query& query : queries) {
-        const auto sees = [&](std::int64_t i) {
-          return moved.tokens[size_of(i)] < query.end_ordinal &&
-                 moved.now[size_of(i)] >= query.first_position;
-        };
-        for (int head = 0; head < 4; ++head) {
-          const Answer answer = reference(moved.keys, moved.values, moved.now, sees,
-                                          q.at(query.row, head), head, 4, query.position, rules);
-          EXPECT_LE(relative_error(states.finish(query.row, head).data(), answer.out),
-                    error_bound(answer.magnitude));
-          for (std::int64_t i = 0; i < moved.keys.tokens; ++i) {
-            const float logit = logits[size_of((query.row * 4 + head) * moved.keys.tokens + i)];
-            if (!sees(i)) {
-              EXPECT_EQ(logit, -kInf);
-            } else {
-              EXPECT_NEAR(logit, answer.logits[size_of(i)], 1e-5);
+      for (const Isa isa : isas_found()) {
+        AttendTask task = make_task(moved.history, rules, moved.slices, queries, q.view(), isa);
+        task.math.rope = &turner;
+        const States states = run_states(task);
+        std::vector<float> logits(size_of(5 * 4 * moved.keys.tokens));
+        for (int head = 0; head < moved.history.store.heads; ++head) {
+          attend_logits(task, head, logits.data(), moved.keys.tokens);
+        }
+        for (const Query& query : queries) {
+          const auto sees = [&](std::int64_t i) {
+            return moved.tokens[size_of(i)] < query.end_ordinal &&
+                   moved.now[size_of(i)] >= query.first_position;
+          };
+          for (int head = 0; head < 4; ++head) {
+            const Answer answer = reference(moved.keys, moved.values, moved.now, sees,
+                                            q.at(query.row, head), head, 4, query.position, rules);
+            EXPECT_LE(relative_error(states.finish(query.row, head).data(), answer.out),
+                      error_bound(answer.magnitude));
+            for (std::int64_t i = 0; i < moved.keys.tokens; ++i) {
+              const float logit = logits[size_of((query.row * 4 + head) * moved.keys.tokens + i)];
+              if (!sees(i)) {
+                EXPECT_EQ(logit, -kInf);
+              } else {
+                EXPECT_NEAR(logit, answer.logits[size_of(i)], 1e-5);
+              }
             }
           }
         }
@@ -209,35 +212,51 @@ TEST(Turn, LayersWithoutRotationIgnoreTurns) {
   const std::vector<PageSlice> here = history.slices();
   std::vector<PageSlice> there = here;
   for (PageSlice& slice : there) slice.turn = -7;
-  EXPECT_EQ(run_states(make_task(history, Rules{}, there, queries, q.view())),
-            run_states(make_task(history, Rules{}, here, queries, q.view())));
+  for (const Isa isa : isas_found()) {
+    EXPECT_TRUE(run_states(make_task(history, Rules{}, there, queries, q.view(), isa)) ==
+                run_states(make_task(history, Rules{}, here, queries, q.view(), isa)));
+  }
   std::vector<float> a(kDim), b(kDim);
   read_slice(history.store, nullptr, Side::key, 0, here[1], 0, 3, 1, a.data());
   read_slice(history.store, nullptr, Side::key, 0, there[1], 0, 3, 1, b.data());
   EXPECT_EQ(a, b);
 }
 
+// Nor on how the slices of a page are cut.
 TEST(Turn, BitsDoNotDependOnOtherQueriesOrTurns) {
   Random random(64);
-  for (const Rope& rope : ropes()) {
-    const Moved moved = make_moved(random, rope, false);
-    const RopeTurner turner(rope, kDim);
-    const Matrix q = random_matrix(random, 75, 4, kDim);
-    std::vector<Query> queries;
-    for (std::size_t i = 0; i < moved.tokens.size(); ++i) {
-      queries.push_back(moved.history.causal(moved.tokens[i], static_cast<std::int64_t>(i)));
-      queries.back().position = moved.now[i];
+  for (const Codec* codec : all_codecs()) {
+    for (const Rope& rope : ropes()) {
+      if (rope.offset == 0 && codec != all_codecs()[0]) continue;
+      const Moved moved = make_moved(random, rope, false, codec->name);
+      const std::vector<PageSlice> pieces = cut(random, moved.slices);
+      const RopeTurner turner(rope, kDim);
+      const Matrix q = random_matrix(random, 75, 4, kDim);
+      std::vector<Query> queries;
+      for (std::size_t i = 0; i < moved.tokens.size(); ++i) {
+        queries.push_back(moved.history.causal(moved.tokens[i], static_cast<std::int64_t>(i)));
+        queries.back().position = moved.now[i];
+        if (i % 3 == 0) queries.back().first_position = moved.now[i] - 30;
+      }
+      for (const Isa isa : isas_found()) {
+        SCOPED_TRACE(std::string(codec->name) + ' ' + name_of(isa));
+        AttendTask task = make_task(moved.history, Rules{}, moved.slices, queries, q.view(), isa);
+        task.math.rope = &turner;
+        const States together = run_states(task);
+        States alone(75, 4, moved.history.store.value_dim);
+        States cut_finer = alone;
+        for (const Query& query : queries) {
+          const std::vector<Query> one{query};
+          task.queries = one;
+          task.slices = moved.slices;
+          run_states(task, alone);
+          task.slices = pieces;
+          run_states(task, cut_finer);
+        }
+        EXPECT_TRUE(alone == together);
+        EXPECT_TRUE(cut_finer == together);
+      }
     }
-    AttendTask task = make_task(moved.history, Rules{}, moved.slices, queries, q.view());
-    task.math.rope = &turner;
-    const States together = run_states(task);
-    States alone(75, 4, 6);
-    for (const Query& query : queries) {
-      const std::vector<Query> one{query};
-      task.queries = one;
-      run_states(task, alone);
-    }
-    EXPECT_EQ(alone, together);
   }
 }
 

@@ -1,7 +1,8 @@
-// Attention over pages, against softmax over plain matrices in double.
+// Attention over pages on every instruction set, against softmax over plain matrices in double.
 //
 // The bound on |out - ref| / |ref| is 1e-5 + 2e-6 L with L = scale |q| max |k|: a logit as large
-// as L carries f32 rounding in proportion to it.
+// as L carries f32 rounding in proportion to it. Kernels that round queries and weights first add
+// what that rounding can do; tests/attend/error_test.cc holds them to what it does.
 #include "attend/walk.h"
 
 #include <gtest/gtest.h>
@@ -22,9 +23,14 @@ struct Kind {
 };
 
 constexpr Kind kKinds[] = {
-    {"MHA", 2, 2, 16, 16, false},           {"GQA", 2, 6, 24, 24, false},
-    {"MQA", 1, 4, 16, 16, false},           {"K wider than V", 2, 4, 24, 10, false},
-    {"V wider than K", 2, 2, 7, 33, false}, {"MLA", 1, 5, 26, 20, true},
+    {"MHA", 2, 2, 16, 16, false},
+    {"GQA", 2, 6, 24, 24, false},
+    {"MQA", 1, 4, 16, 16, false},
+    {"K wider than V", 2, 4, 24, 10, false},
+    {"V wider than K", 2, 2, 7, 33, false},
+    {"whole tiles of V", 2, 8, 20, 48, false},
+    {"MLA", 1, 5, 26, 20, true},
+    {"MLA of odd parts", 1, 2, 27, 14, true},
 };
 
 Geometry geometry_of(const Kind& kind, DType row_type, const std::string& key_codec,
@@ -46,54 +52,95 @@ std::vector<Query> some_queries(Random& random, const History& history, int coun
   return queries;
 }
 
-// Checks output, logits and probabilities of every query head.
+// What the output may be off by. Weights rounded to bf16 are off by up to 2^-8, and so is their
+// sum; a logit that is off by e moves its weight by e, and the sum by the largest e.
+double output_bound(const History& history, const Query& query, const Answer& answer,
+                    double logits_off, Isa isa) {
+  bool int8 = false;
+  bool bf16 = false;
+  for (const Side side : {Side::key, Side::value}) {
+    for (const bool sealed : {false, true}) {
+      if (sealed && query.sealed_below < history.geometry.page_tokens) continue;
+      const Rounding rounding = rounding_of(history.store, side, sealed, isa);
+      int8 = int8 || rounding == Rounding::int8;
+      bf16 = bf16 || rounding == Rounding::bf16;
+    }
+  }
+  double bound = error_bound(answer.magnitude);
+  if (int8) bound = 3e-3 + 3e-5 * answer.magnitude;
+  if (bf16) bound += (2.1 * logits_off + 0x1p-7) * answer.cancelled;
+  return bound;
+}
+
+// Checks output, logits and probabilities of one query head.
+void check_head(const History& history, const Rules& rules, const Query& query, int head,
+                const Answer& answer, const std::vector<float>& out, float* line,
+                std::int64_t columns, Isa isa) {
+  const float sink = rules.sinks.empty() ? -kInf : rules.sinks[size_of(head)];
+  double logits_off = 0;
+  double bias = 0;
+  for (std::int64_t t = 0; t < history.tokens(); ++t) {
+    const double expected = answer.logits[size_of(t)];
+    if (expected == -HUGE_VAL) {
+      EXPECT_EQ(line[t], -kInf);
+      continue;
+    }
+    if (!rules.slopes.empty()) {
+      bias = std::abs(rules.slopes[size_of(head)] *
+                      static_cast<double>(history.positions[size_of(t)] - query.position));
+    }
+    const double rounding = query_rounding(history, query, answer, t, isa);
+    EXPECT_NEAR(line[t], expected, 1e-6 + 2e-6 * answer.magnitude + 2e-7 * bias + rounding) << t;
+    logits_off = std::max(logits_off, rounding);
+  }
+  for (std::int64_t t = history.tokens(); t < columns; ++t) EXPECT_EQ(line[t], -kInf);
+
+  EXPECT_LE(relative_error(out.data(), answer.out),
+            output_bound(history, query, answer, logits_off, isa))
+      << "L " << answer.magnitude;
+
+  logits_to_probabilities(line, columns, sink);
+  double sum = 0;
+  double expected_sum = 0;
+  double worst = 0;
+  for (std::int64_t t = 0; t < columns; ++t) {
+    const double expected = t < history.tokens() ? answer.probabilities[size_of(t)] : 0.0;
+    worst = std::max(worst, std::abs(double{line[t]} - expected));
+    sum += double{line[t]};
+    expected_sum += expected;
+  }
+  const double bound = error_bound(answer.magnitude) + 2.1 * logits_off;
+  EXPECT_LE(worst, bound);
+  // Without a sink the sum is 1 whatever the logits; with one it is what the sink leaves.
+  EXPECT_NEAR(sum, expected_sum, rules.sinks.empty() ? 1e-5 : bound);
+}
+
+// Checks every query head on every instruction set.
 void check(const History& history, const Rules& rules, const std::vector<PageSlice>& slices,
            const std::vector<Query>& queries, const Matrix& q) {
-  const AttendTask task = make_task(history, rules, slices, queries, q.view());
-  const States states = run_states(task);
-  const std::int64_t columns = history.tokens() + 3;
-  std::vector<float> logits(size_of(q.tokens * q.heads * columns), 55.0f);
-  for (int head = 0; head < history.store.heads; ++head) {
-    attend_logits(task, head, logits.data(), columns);
-  }
+  std::vector<Answer> answers;
   for (const Query& query : queries) {
     for (int head = 0; head < q.heads; ++head) {
-      const float sink = rules.sinks.empty() ? -kInf : rules.sinks[size_of(head)];
-      const Answer answer = reference(history, query, q.at(query.row, head), head, rules);
-      const double bound = error_bound(answer.magnitude);
-      const std::vector<float> out = states.finish(query.row, head, sink);
-      EXPECT_LE(relative_error(out.data(), answer.out), bound)
-          << "query " << query.row << " head " << head << " L " << answer.magnitude;
-
-      float* line = logits.data() + (query.row * q.heads + head) * columns;
-      double bias = 0;
-      for (std::int64_t t = 0; t < history.tokens(); ++t) {
-        const double expected = answer.logits[size_of(t)];
-        if (expected == -HUGE_VAL) {
-          EXPECT_EQ(line[t], -kInf);
-          continue;
-        }
-        if (!rules.slopes.empty()) {
-          bias = std::abs(rules.slopes[size_of(head)] *
-                          static_cast<double>(history.positions[size_of(t)] - query.position));
-        }
-        EXPECT_NEAR(line[t], expected, 1e-6 + 2e-6 * answer.magnitude + 2e-7 * bias) << t;
+      answers.push_back(reference(history, query, q.at(query.row, head), head, rules));
+    }
+  }
+  const std::int64_t columns = history.tokens() + 3;
+  for (const Isa isa : isas_found()) {
+    const AttendTask task = make_task(history, rules, slices, queries, q.view(), isa);
+    const States states = run_states(task);
+    std::vector<float> logits(size_of(q.tokens * q.heads * columns), 55.0f);
+    for (int head = 0; head < history.store.heads; ++head) {
+      attend_logits(task, head, logits.data(), columns);
+    }
+    auto answer = answers.begin();
+    for (const Query& query : queries) {
+      for (int head = 0; head < q.heads; ++head) {
+        SCOPED_TRACE(testing::Message()
+                     << name_of(isa) << ", query " << query.row << ", head " << head);
+        const float sink = rules.sinks.empty() ? -kInf : rules.sinks[size_of(head)];
+        check_head(history, rules, query, head, *answer++, states.finish(query.row, head, sink),
+                   logits.data() + (query.row * q.heads + head) * columns, columns, isa);
       }
-      for (std::int64_t t = history.tokens(); t < columns; ++t) EXPECT_EQ(line[t], -kInf);
-
-      logits_to_probabilities(line, columns, sink);
-      double sum = 0;
-      double expected_sum = 0;
-      double worst = 0;
-      for (std::int64_t t = 0; t < columns; ++t) {
-        const double expected = t < history.tokens() ? answer.probabilities[size_of(t)] : 0.0;
-        worst = std::max(worst, std::abs(double{line[t]} - expected));
-        sum += double{line[t]};
-        expected_sum += expected;
-      }
-      EXPECT_LE(worst, bound);
-      // Without a sink the sum is 1 whatever the logits; with one it is what the sink leaves.
-      EXPECT_NEAR(sum, expected_sum, rules.sinks.empty() ? 1e-5 : bound);
     }
   }
 }
@@ -215,30 +262,31 @@ TEST(Attend, QueriesThatSeeNothingGetZeros) {
   queries[1].first_position = 1000;
   queries[2].first_position = 21;  // above its own end
   const std::vector<PageSlice> slices = history.slices();
-  const AttendTask task = make_task(history, Rules{}, slices, queries, q.view());
-  const States states = run_states(task);
   const std::vector<PageSlice> none;
-  const AttendTask nothing = make_task(history, Rules{}, none, queries, q.view());
-  const States empty = run_states(nothing);
-  std::vector<float> line(size_of(4 * 6 * 50));
-  for (int head = 0; head < 2; ++head) attend_logits(task, head, line.data(), 50);
-  for (std::int64_t row = 0; row < 4; ++row) {
-    for (int head = 0; head < 6; ++head) {
-      for (const float sink : {-kInf, 2.0f}) {
-        const std::vector<float> zeros(24, 0.0f);
-        EXPECT_EQ(empty.finish(row, head, sink), zeros);
-        if (row < 3) {
-          EXPECT_EQ(states.finish(row, head, sink), zeros);
+  for (const Isa isa : isas_found()) {
+    const AttendTask task = make_task(history, Rules{}, slices, queries, q.view(), isa);
+    const States states = run_states(task);
+    const States empty = run_states(make_task(history, Rules{}, none, queries, q.view(), isa));
+    std::vector<float> line(size_of(4 * 6 * 50));
+    for (int head = 0; head < 2; ++head) attend_logits(task, head, line.data(), 50);
+    for (std::int64_t row = 0; row < 4; ++row) {
+      for (int head = 0; head < 6; ++head) {
+        for (const float sink : {-kInf, 2.0f}) {
+          const std::vector<float> zeros(24, 0.0f);
+          EXPECT_EQ(empty.finish(row, head, sink), zeros);
+          if (row < 3) {
+            EXPECT_EQ(states.finish(row, head, sink), zeros);
+          }
         }
+        if (row == 3) continue;
+        float* at = line.data() + (row * 6 + head) * 50;
+        EXPECT_TRUE(std::all_of(at, at + 50, [](float s) { return s == -kInf; }));
+        logits_to_probabilities(at, 50, head % 2 == 0 ? -kInf : 1.0f);
+        EXPECT_TRUE(std::all_of(at, at + 50, [](float p) { return p == 0.0f; }));
       }
-      if (row == 3) continue;
-      float* at = line.data() + (row * 6 + head) * 50;
-      EXPECT_TRUE(std::all_of(at, at + 50, [](float s) { return s == -kInf; }));
-      logits_to_probabilities(at, 50, head % 2 == 0 ? -kInf : 1.0f);
-      EXPECT_TRUE(std::all_of(at, at + 50, [](float p) { return p == 0.0f; }));
     }
+    EXPECT_GT(states.l[size_of(3 * 6)], 0.0f);
   }
-  EXPECT_GT(states.l[size_of(3 * 6)], 0.0f);
 }
 
 TEST(Attend, LargeLogits) {
@@ -253,12 +301,16 @@ TEST(Attend, LargeLogits) {
     for (float& x : signed_q.data) x = std::copysign(x, x * scale);
     const std::vector<Query> queries = some_queries(random, history, 6);
     const std::vector<PageSlice> slices = history.slices();
-    const States states = run_states(make_task(history, rules, slices, queries, signed_q.view()));
-    for (const Query& query : queries) {
-      for (int head = 0; head < 2; ++head) {
-        const Answer answer = reference(history, query, signed_q.at(query.row, head), head, rules);
-        EXPECT_LE(relative_error(states.finish(query.row, head).data(), answer.out),
-                  error_bound(answer.magnitude));
+    for (const Isa isa : isas_found()) {
+      const States states =
+          run_states(make_task(history, rules, slices, queries, signed_q.view(), isa));
+      for (const Query& query : queries) {
+        for (int head = 0; head < 2; ++head) {
+          const Answer answer =
+              reference(history, query, signed_q.at(query.row, head), head, rules);
+          EXPECT_LE(relative_error(states.finish(query.row, head).data(), answer.out),
+                    error_bound(answer.magnitude));
+        }
       }
     }
   }
@@ -275,10 +327,12 @@ TEST(Attend, OneHotKeyGivesItsValue) {
   q.at(0, 0)[3] = q.at(0, 1)[3] = 2.0f;
   const std::vector<Query> queries{history.causal(99, 0)};
   const std::vector<PageSlice> slices = history.slices();
-  const States states = run_states(make_task(history, Rules{}, slices, queries, q.view()));
-  for (int h = 0; h < 2; ++h) {
-    const std::vector<float> out = states.finish(0, h);
-    for (int c = 0; c < 16; ++c) EXPECT_EQ(out[size_of(c)], values.at(37, h)[c]);
+  for (const Isa isa : isas_found()) {
+    const States states = run_states(make_task(history, Rules{}, slices, queries, q.view(), isa));
+    for (int h = 0; h < 2; ++h) {
+      const std::vector<float> out = states.finish(0, h);
+      for (int c = 0; c < 16; ++c) EXPECT_EQ(out[size_of(c)], values.at(37, h)[c]);
+    }
   }
 }
 
@@ -297,10 +351,12 @@ TEST(Attend, EqualKeysGiveTheMean) {
   std::fill(q.data.begin(), q.data.end(), 0.7f);
   const std::vector<Query> queries{history.causal(63, 0)};
   const std::vector<PageSlice> slices = history.slices();
-  const States states = run_states(make_task(history, Rules{}, slices, queries, q.view()));
-  EXPECT_EQ(states.l[0], 64.0f);
-  for (int c = 0; c < 16; ++c) {
-    EXPECT_EQ(states.finish(0, 0)[size_of(c)], 31.5f + static_cast<float>(c));
+  for (const Isa isa : isas_found()) {
+    const States states = run_states(make_task(history, Rules{}, slices, queries, q.view(), isa));
+    EXPECT_EQ(states.l[0], 64.0f);
+    for (int c = 0; c < 16; ++c) {
+      EXPECT_EQ(states.finish(0, 0)[size_of(c)], 31.5f + static_cast<float>(c));
+    }
   }
 }
 
@@ -353,19 +409,70 @@ TEST(Attend, QueriesOfAnyTypeAndStride) {
   }
 }
 
+// One query in a few, and one in as many as make the walk expand pages. Some queries see less than
+// the broken one, some more.
 TEST(Attend, ABrokenQueryHarmsItselfAlone) {
   Random random(42);
-  const Geometry g = geometry_of(kKinds[0], DType::f32, "f32", "f32");
-  const History history = random_history(random, g, 40);
-  const std::vector<Query> queries{history.causal(30, 0), history.causal(30, 1)};
-  const std::vector<PageSlice> slices = history.slices();
-  Matrix q = random_matrix(random, 2, 2, 16);
-  const States clean = run_states(make_task(history, Rules{}, slices, queries, q.view()));
-  q.at(1, 0)[2] = std::numeric_limits<float>::quiet_NaN();
-  const States broken = run_states(make_task(history, Rules{}, slices, queries, q.view()));
-  EXPECT_EQ(broken.finish(0, 0), clean.finish(0, 0));
-  EXPECT_EQ(broken.finish(1, 1), clean.finish(1, 1));
-  EXPECT_TRUE(std::isnan(broken.finish(1, 0)[0]));
+  for (const Codec* codec : all_codecs()) {
+    const Geometry g = geometry_of(kKinds[0], DType::f32, codec->name, codec->name);
+    const History history = random_history(random, g, 100);
+    const std::vector<PageSlice> slices = history.slices();
+    for (const std::int64_t count : {3, 14}) {
+      std::vector<Query> queries;
+      for (std::int64_t row = 0; row < count; ++row) {
+        queries.push_back(history.causal(row == 1 ? 60 : random.integer(20, 99), row));
+      }
+      const Matrix q = random_matrix(random, count, 2, 16);
+      for (const Isa isa : isas_found()) {
+        const States clean =
+            run_states(make_task(history, Rules{}, slices, queries, q.view(), isa));
+        for (const float wrong : {std::numeric_limits<float>::quiet_NaN(), kInf, -kInf}) {
+          SCOPED_TRACE(testing::Message() << codec->name << ' ' << name_of(isa) << ", " << count
+                                          << " queries, " << wrong);
+          Matrix broken_q = q;
+          broken_q.at(1, 0)[2] = wrong;
+          const States broken =
+              run_states(make_task(history, Rules{}, slices, queries, broken_q.view(), isa));
+          for (std::int64_t row = 0; row < count; ++row) {
+            for (int head = 0; head < 2; ++head) {
+              const std::vector<float> out = broken.finish(row, head);
+              if (row == 1 && head == 0) {
+                EXPECT_TRUE(std::none_of(out.begin(), out.end(), [](float x) {
+                  return std::isfinite(x);
+                })) << out[0];
+              } else {
+                EXPECT_EQ(out, clean.finish(row, head)) << row << ' ' << head;
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+// Keys of one sign make all logits of such a query the same infinity, which is what tokens that are
+// not seen have.
+TEST(Attend, AnInfiniteQueryDoesNotLookEmpty) {
+  Random random(44);
+  for (const Codec* codec : all_codecs()) {
+    const Geometry g = geometry_of(kKinds[0], DType::f32, codec->name, codec->name);
+    Matrix keys = random_matrix(random, 40, 2, 16);
+    for (float& x : keys.data) x = std::abs(x) + 0.1f;
+    const History history(g, keys, random_matrix(random, 40, 2, 16), counting(40));
+    const std::vector<Query> queries{history.causal(39, 0)};
+    const std::vector<PageSlice> slices = history.slices();
+    for (const float wrong : {kInf, -kInf}) {
+      Matrix q = random_matrix(random, 1, 2, 16);
+      q.at(0, 0)[2] = wrong;
+      for (const Isa isa : isas_found()) {
+        const States states =
+            run_states(make_task(history, Rules{}, slices, queries, q.view(), isa));
+        EXPECT_FALSE(std::isfinite(states.finish(0, 0)[0]))
+            << codec->name << ' ' << name_of(isa) << ' ' << wrong;
+      }
+    }
+  }
 }
 
 TEST(Probabilities, FarLogitsAndSinksDoNotOverflow) {

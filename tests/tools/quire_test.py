@@ -3,7 +3,9 @@
 
     quire_test.py path/to/quire
 """
+import itertools
 import json
+import os
 import subprocess
 import sys
 import unittest
@@ -27,12 +29,28 @@ class Program(unittest.TestCase):
     def parsed(self, *arguments):
         return json.loads(self.succeed(*arguments, "--json"))
 
+    def assert_positive(self, number):
+        self.assertIsInstance(number, (int, float))
+        self.assertNotIsInstance(number, bool)
+        self.assertGreater(number, 0)
+
+    def assert_refused(self, command, option, values):
+        for value in values:
+            with self.subTest(option=option, value=value):
+                result = quire(*command, option, value)
+                self.assertEqual(result.returncode, 2)
+                self.assertEqual(result.stdout, "")
+                self.assertIn(option, result.stderr)
+                self.assertIn(f'"{value.split(",")[-1]}"', result.stderr)
+
 
 class Usage(Program):
     def test_wrong_usage_exits_2_and_leaves_stdout_empty(self):
         for arguments in ([], ["nothing"], ["--wrong"], ["info", "--wrong"], ["info", "extra"],
                           ["demo", "--wrong"], ["bench"], ["bench", "nothing"],
-                          ["bench", "manage", "--wrong"], ["bench", "manage", "--quick=maybe"]):
+                          ["bench", "manage", "--wrong"], ["bench", "manage", "--quick=maybe"],
+                          ["bench", "attention", "--wrong"], ["bench", "attention", "extra"],
+                          ["bench", "put", "--wrong"], ["bench", "put", "--full"]):
             with self.subTest(arguments=arguments):
                 result = quire(*arguments)
                 self.assertEqual(result.returncode, 2)
@@ -45,7 +63,8 @@ class Usage(Program):
 
     def test_help_is_data(self):
         for arguments in (["--help"], ["info", "--help"], ["demo", "--help"], ["bench", "--help"],
-                          ["bench", "manage", "--help"]):
+                          ["bench", "manage", "--help"], ["bench", "attention", "--help"],
+                          ["bench", "put", "--help"]):
             with self.subTest(arguments=arguments):
                 self.assertIn("Usage: quire", self.succeed(*arguments))
 
@@ -156,6 +175,141 @@ class BenchManage(Program):
         self.assertIn("us at 100,000 pages", result.stdout)
         self.assertNotIn("filling", result.stdout)
         self.assertIn("filling", result.stderr)
+
+
+class BenchAttention(Program):
+    QUICK = ("bench", "attention", "--quick")
+    RATES = ["read_gbps", "fma_f32_gmacs", "dot_bf16_gmacs", "dot16_gmacs", "dot8_gmacs"]
+
+    def rows(self, *arguments):
+        return self.parsed(*self.QUICK, *arguments)["rows"]
+
+    def assert_rates(self, rates, isa):
+        for field in self.RATES:
+            absent = isa == "scalar" and field.startswith("dot")
+            absent = absent or isa == "avx2" and field == "dot_bf16_gmacs"
+            if absent:
+                self.assertIsNone(rates[field])
+            else:
+                self.assert_positive(rates[field])
+
+    def test_json_has_machine_and_rows(self):
+        result = self.parsed(*self.QUICK)
+        self.assertEqual(list(result), ["machine", "rows"])
+        machine = result["machine"]
+        isa = machine["isa"]
+        self.assertEqual(isa, self.parsed("info")["isa_chosen"])
+        self.assert_rates(machine, isa)
+        for rates in machine["measured"]:
+            self.assertEqual(list(rates), ["threads", *self.RATES])
+            self.assert_rates(rates, isa)
+        for row in result["rows"]:
+            self.assertEqual(list(row), [
+                "shape", "context", "threads", "codec", "isa", "queries", "layers", "us", "bytes",
+                "gbps", "gflops", "floor_us", "efficiency"])
+            self.assertEqual(row["isa"], isa)
+            for field in ("context", "threads", "queries", "layers", "bytes"):
+                self.assertIsInstance(row[field], int)
+            for field in row.keys() - {"shape", "codec", "isa"}:
+                self.assert_positive(row[field])
+            self.assertAlmostEqual(row["efficiency"], row["floor_us"] / row["us"])
+            self.assertAlmostEqual(row["gbps"], row["bytes"] / row["us"] / 1e3)
+        decode = [row["codec"] for row in result["rows"] if row["queries"] == 1]
+        prefill = [row["codec"] for row in result["rows"] if row["queries"] > 1]
+        self.assertEqual(decode, ["f16", "bf16", "fp8_e4m3", "fp8_e5m2", "int8"])
+        self.assertEqual(prefill, ["f16", "bf16", "int8", "fp8_e4m3"])
+
+    def test_every_instruction_set_has_its_rates(self):
+        for isa in self.parsed("info")["isas_found"]:
+            result = quire(*self.QUICK, "--json", "--queries", "1", "--codec", "f16,bf16,int8",
+                           env={**os.environ, "QUIRE_ISA": isa})
+            self.assertEqual(result.returncode, 0, result.stderr)
+            machine = json.loads(result.stdout)["machine"]
+            self.assertEqual(machine["isa"], isa)
+            self.assert_rates(machine, isa)
+
+    def test_bytes_and_operations_are_those_that_queries_see(self):
+        row, = self.rows("--shape", "4/2/64", "--context", "200", "--queries", "1",
+                         "--codec", "f16/f16", "--threads", "1")
+        self.assertEqual(row["codec"], "f16")
+        self.assertEqual(row["bytes"], 200 * 2 * 2 * 64 * 2)
+        self.assertAlmostEqual(row["gflops"] * row["us"] * 1e3, 2 * 2 * 200 * 4 * 64, delta=1)
+        row, = self.rows("--shape", "4/2/64", "--context", "200", "--queries", "3",
+                         "--codec", "fp8_e4m3/f16", "--threads", "1")
+        self.assertEqual(row["codec"], "fp8_e4m3/f16")
+        # The last query sees 3 pages of 64 tokens sealed, and 8 tokens as rows of f16.
+        self.assertEqual(row["bytes"], (3 * 64 * (1 + 2) + 8 * (2 + 2)) * 2 * 64)
+        self.assertAlmostEqual(row["gflops"] * row["us"] * 1e3,
+                               2 * 2 * (198 + 199 + 200) * 4 * 64, delta=1)
+
+    def test_options_narrow_the_run(self):
+        result = self.parsed(*self.QUICK, "--shape", "8/8/32,4/2/64", "--context", "64,130",
+                             "--codec", "int8,int8/f16", "--threads", "1,2", "--queries", "1,5")
+        measured = [(row["shape"], row["queries"], row["context"], row["codec"], row["threads"])
+                    for row in result["rows"]]
+        self.assertEqual(measured, list(itertools.product(
+            ["8/8/32", "4/2/64"], [1, 5], [64, 130], ["int8", "int8/f16"], [1, 2])))
+        self.assertEqual([rates["threads"] for rates in result["machine"]["measured"]], [1, 2])
+
+    def test_all_threads_are_the_cores(self):
+        result = self.parsed(*self.QUICK, "--threads", "all", "--queries", "1", "--codec", "f16")
+        self.assertEqual({row["threads"] for row in result["rows"]}, {result["machine"]["cores"]})
+
+    def test_wrong_values_are_named(self):
+        for option, values in (
+                ("--shape", ["", "32/8", "9/4/64", "a/b/c", "32/0/128", "9/3/64,no"]),
+                ("--context", ["", "0", "-1", "4k", "1.5", "99999999999999999999", "64,x"]),
+                ("--codec", ["", "f17", "f16/", "f16/f16/f16", "f16,F16"]),
+                ("--threads", ["", "0", "none", "1,2.0"]),
+                ("--queries", ["", "0", "many"])):
+            self.assert_refused(self.QUICK, option, values)
+        self.assertEqual(quire(*self.QUICK, "--codec").returncode, 2)
+
+    def test_more_queries_than_context_are_left_out(self):
+        result = quire(*self.QUICK, "--context", "32", "--queries", "64")
+        self.assertEqual(result.returncode, 1)
+        self.assertEqual(result.stdout, "")
+        self.assertIn("64 queries are more than a context of 32", result.stderr)
+        rows = self.rows("--context", "32", "--queries", "1,64", "--codec", "f16")
+        self.assertEqual([row["queries"] for row in rows], [1])
+
+    def test_the_table_has_units_and_words_go_to_stderr(self):
+        result = quire(*self.QUICK, "--codec", "f16")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        for title in ("read GB/s", "us per layer", "GFLOP/s", "efficiency"):
+            self.assertIn(title, result.stdout)
+        self.assertNotIn("bench attention", result.stdout)
+        self.assertIn("bench attention: 9/3/64, context 256, f16, 1 query", result.stderr)
+
+
+class BenchPut(Program):
+    QUICK = ("bench", "put", "--quick")
+
+    def test_json_has_machine_and_rows(self):
+        result = self.parsed(*self.QUICK)
+        self.assertEqual(list(result), ["machine", "rows"])
+        self.assertEqual([row["codec"] for row in result["rows"]], self.parsed("info")["codecs"])
+        for row in result["rows"]:
+            self.assertEqual(list(row), ["codec", "layers", "threads", "gbps", "memcpy_gbps",
+                                         "ratio"])
+            self.assertEqual(row["threads"], result["machine"]["cores"])
+            for field in row.keys() - {"codec"}:
+                self.assert_positive(row[field])
+            self.assertAlmostEqual(row["ratio"], row["gbps"] / row["memcpy_gbps"])
+
+    def test_codecs_narrow_the_run(self):
+        rows = self.parsed(*self.QUICK, "--codec", "int8/f16,bf16")["rows"]
+        self.assertEqual([row["codec"] for row in rows], ["int8/f16", "bf16"])
+
+    def test_wrong_codecs_are_named(self):
+        self.assert_refused(self.QUICK, "--codec", ["", "f17", "f16/", "f16,no"])
+
+    def test_the_table_has_units_and_words_go_to_stderr(self):
+        result = quire(*self.QUICK, "--codec", "f16")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("memcpy GB/s", result.stdout)
+        self.assertNotIn("bench put", result.stdout)
+        self.assertIn("bench put: f16", result.stderr)
 
 
 if __name__ == "__main__":

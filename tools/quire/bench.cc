@@ -7,6 +7,8 @@ void add_bench(CLI::App& program) {
   CLI::App* bench = program.add_subcommand("bench", "Measure this machine");
   bench->require_subcommand(1);
   add_bench_manage(*bench);
+  add_bench_put(*bench);
+  add_bench_attention(*bench);
 }
 
 }  // namespace quire::tool

@@ -14,5 +14,9 @@ void add_bench(CLI::App& program);
 
 // bench manage: what the bookkeeping costs, in a small and in a large pool.
 void add_bench_manage(CLI::App& bench);
+// bench put: how fast keys and values are taken in, next to memcpy.
+void add_bench_put(CLI::App& bench);
+// bench attention: how long attend takes, next to what the machine allows.
+void add_bench_attention(CLI::App& bench);
 
 }  // namespace quire::tool

@@ -1,6 +1,11 @@
 #include "machine.h"
 
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <fstream>
+#include <map>
 #include <string>
 #include <thread>
 
@@ -20,6 +25,37 @@ std::string cpu_model() {
   return "unknown";
 }
 
+// The L3 caches of all cores as the system lists them; 0 where it does not.
+std::size_t listed_l3_bytes() {
+  std::map<std::string, std::size_t> caches;  // by the cores that share one
+  for (int core = 0; core < all_threads(); ++core) {
+    const std::string folder = fmt::format("/sys/devices/system/cpu/cpu{}/cache/index3/", core);
+    std::string cores;
+    std::size_t kibibytes = 0;
+    if (std::getline(std::ifstream(folder + "shared_cpu_list"), cores) &&
+        std::ifstream(folder + "size") >> kibibytes) {
+      caches[cores] = kibibytes * KiB;
+    }
+  }
+  std::size_t bytes = 0;
+  for (const auto& [cores, size] : caches) bytes += size;
+  return bytes;
+}
+
+// In a virtual machine the C library may name the caches of the whole package, most of which other
+// machines use; the smaller answer is that of this machine's cores.
+std::size_t l3_bytes() {
+  const std::size_t listed = listed_l3_bytes();
+#ifdef _SC_LEVEL3_CACHE_SIZE
+  const long named = ::sysconf(_SC_LEVEL3_CACHE_SIZE);
+  if (named > 0) {
+    const auto bytes = static_cast<std::size_t>(named);
+    return listed > 0 ? std::min(listed, bytes) : bytes;
+  }
+#endif
+  return listed;
+}
+
 }  // namespace
 
 Json machine() {
@@ -28,5 +64,9 @@ Json machine() {
           {"isa", build.isa_chosen},  {"compiler", build.compiler},
           {"version", build.version}, {"commit", build.commit}};
 }
+
+int all_threads() { return static_cast<int>(std::max(1u, std::thread::hardware_concurrency())); }
+
+std::size_t uncached_bytes() { return std::max(256 * MiB, 8 * l3_bytes()); }
 
 }  // namespace quire::tool

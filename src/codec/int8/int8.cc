@@ -15,6 +15,8 @@
 #include <cstdint>
 
 #include "base/numbers.h"
+#include "codec/encode.h"
+#include "codec/int8/kernels.h"
 #include "codec/tile.h"
 
 namespace quire {
@@ -22,6 +24,7 @@ namespace {
 
 constexpr int kPack = 4;
 constexpr float kLargestCode = 127.0f;
+constexpr float kLargest = 8321039.5f;  // below 127 * 65520, from where on the scale is infinite
 
 std::uint16_t scale_of(float largest) noexcept { return f16_from_f32(largest / kLargestCode); }
 
@@ -57,8 +60,6 @@ std::size_t data_bytes(const TileShape& shape) noexcept { return stored_codes(sh
 std::size_t scale_bytes(const TileShape& shape) noexcept {
   return scale_index(shape, shape.parts(), 0) * sizeof(std::uint16_t);
 }
-
-bool fits(float value) noexcept { return std::isfinite(f32_from_f16(scale_of(std::fabs(value)))); }
 
 void encode_slot(const TileShape& shape, const float* row, int slot, std::byte* data,
                  std::byte* scales) noexcept {
@@ -120,10 +121,11 @@ constexpr Codec kInt8Codec = {.name = "int8",
                               .lossless = std::nullopt,
                               .data_bytes = data_bytes,
                               .scale_bytes = scale_bytes,
-                              .fits = fits,
+                              .largest = kLargest,
                               .encode = encode,
                               .decode = decode,
-                              .encode_rows = {},
+                              .encode_rows = kInt8Encoders,
+                              .kernels = QUIRE_KERNELS(kInt8Kernel),
                               .encode_slot = encode_slot,
                               .copy_slot = copy_slot};
 

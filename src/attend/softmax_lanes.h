@@ -1,0 +1,49 @@
+// Softmax in the lanes of the instruction set that was included before.
+#pragma once
+
+#include "attend/softmax.h"
+
+namespace quire {
+namespace {
+
+void raise(float* logits, std::ptrdiff_t stride, int rows, int slots, int begin, int end,
+           float scale, float* top) noexcept {
+  const Floats nothing = spread(-__builtin_inff());
+  const Floats factor = spread(scale);
+  for (int row = 0; row < rows; ++row, logits += stride) {
+    Floats largest = spread(top[row]);
+    for (int t = 0; t < slots; t += kLanes) {
+      Floats s = mul(load_floats(logits + t), factor);
+      if (t < begin || t + kLanes > end) {
+        const int from = begin <= t ? 0 : begin - t >= kLanes ? kLanes : begin - t;
+        const int to = end <= t ? 0 : end - t >= kLanes ? kLanes : end - t;
+        s = only(s, from, to, nothing);
+      }
+      store_floats(logits + t, s);
+      largest = larger(largest, s);
+    }
+    top[row] = largest_of(largest);
+  }
+}
+
+void weigh(float* logits, std::ptrdiff_t stride, int rows, int slots, const float* top, bool bf16,
+           float* sum) noexcept {
+  for (int row = 0; row < rows; ++row, logits += stride) {
+    if (top[row] == -__builtin_inff()) {
+      for (int t = 0; t < slots; t += kLanes) store_floats(logits + t, zeros());
+      continue;
+    }
+    const Floats base = spread(top[row]);
+    Floats sums = zeros();
+    for (int t = 0; t < slots; t += kLanes) {
+      Floats p = exp2(sub(load_floats(logits + t), base));
+      if (bf16) p = round_to_bf16(p);
+      store_floats(logits + t, p);
+      sums = add(sums, p);
+    }
+    sum[row] += sum_of(sums);
+  }
+}
+
+}  // namespace
+}  // namespace quire

@@ -1,0 +1,94 @@
+// Eight floats in one AVX2 register. For files compiled for AVX2 only: everything here has internal
+// linkage on purpose.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace quire {
+namespace {
+
+using Floats = __m256;
+constexpr int kLanes = 8;
+
+inline Floats load_floats(const void* from) {
+  return _mm256_loadu_ps(static_cast<const float*>(from));
+}
+inline void store_floats(float* to, Floats a) { _mm256_storeu_ps(to, a); }
+inline Floats spread(float value) { return _mm256_set1_ps(value); }
+inline Floats zeros() { return _mm256_setzero_ps(); }
+inline Floats add(Floats a, Floats b) { return _mm256_add_ps(a, b); }
+inline Floats sub(Floats a, Floats b) { return _mm256_sub_ps(a, b); }
+inline Floats mul(Floats a, Floats b) { return _mm256_mul_ps(a, b); }
+// a b + c, rounded once.
+inline Floats fma(Floats a, Floats b, Floats c) { return _mm256_fmadd_ps(a, b, c); }
+// The larger; NaN where one is.
+inline Floats larger(Floats a, Floats b) {
+  return _mm256_blendv_ps(_mm256_max_ps(b, a), b, _mm256_cmp_ps(b, b, _CMP_UNORD_Q));
+}
+inline Floats load_f16(const void* from) {
+  return _mm256_cvtph_ps(_mm_loadu_si128(static_cast<const __m128i*>(from)));
+}
+
+// The first and the second of each pair of bf16.
+inline Floats load_even_bf16(const void* from) {
+  return _mm256_castsi256_ps(
+      _mm256_slli_epi32(_mm256_loadu_si256(static_cast<const __m256i*>(from)), 16));
+}
+inline Floats load_odd_bf16(const void* from) {
+  return _mm256_castsi256_ps(_mm256_and_si256(_mm256_loadu_si256(static_cast<const __m256i*>(from)),
+                                              _mm256_set1_epi32(-65536)));
+}
+
+// Lanes [begin, end) of a, `other` elsewhere.
+inline Floats only(Floats a, int begin, int end, Floats other) {
+  const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+  const __m256i inside = _mm256_andnot_si256(_mm256_cmpgt_epi32(_mm256_set1_epi32(begin), lane),
+                                             _mm256_cmpgt_epi32(_mm256_set1_epi32(end), lane));
+  return _mm256_blendv_ps(other, a, _mm256_castsi256_ps(inside));
+}
+
+// No kernel of this set rounds weights.
+inline Floats round_to_bf16(Floats a) { return a; }
+
+// 2^a for a <= 0, with an error below 2e-7 of it; 0 below 2^-125; NaN stays NaN.
+inline Floats exp2(Floats a) {
+  const Floats bounded = _mm256_max_ps(spread(-126.0f), a);  // NaN stays
+  const Floats whole = _mm256_round_ps(bounded, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  const Floats part = sub(bounded, whole);
+  Floats sum = spread(1.535336188319500e-4f);
+  sum = fma(sum, part, spread(1.339887440266574e-3f));
+  sum = fma(sum, part, spread(9.618437357674640e-3f));
+  sum = fma(sum, part, spread(5.550332471162809e-2f));
+  sum = fma(sum, part, spread(2.402264791363012e-1f));
+  sum = fma(sum, part, spread(6.931472028550421e-1f));
+  sum = fma(sum, part, spread(1.0f));
+  const __m256i exponent =
+      _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(whole), _mm256_set1_epi32(127)), 23);
+  const Floats tiny = _mm256_cmp_ps(a, spread(-125.0f), _CMP_LT_OQ);
+  return _mm256_andnot_ps(tiny, mul(sum, _mm256_castsi256_ps(exponent)));
+}
+
+// Folds the lanes as a tree.
+inline float sum_of(Floats a) {
+  __m128 half = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+  half = _mm_add_ps(half, _mm_movehl_ps(half, half));
+  return _mm_cvtss_f32(_mm_add_ss(half, _mm_movehdup_ps(half)));
+}
+// The largest lane; NaN where one is.
+inline float largest_of(Floats a) {
+  if (_mm256_movemask_ps(_mm256_cmp_ps(a, a, _CMP_UNORD_Q)) != 0) return __builtin_nanf("");
+  __m128 half = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+  half = _mm_max_ps(half, _mm_movehl_ps(half, half));
+  return _mm_cvtss_f32(_mm_max_ss(half, _mm_movehdup_ps(half)));
+}
+
+// Inlined always: g++ takes a function of nothing but a prefetch as one without effect.
+[[gnu::always_inline]] inline void prefetch(const std::byte* at) {
+  _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T1);
+}
+
+}  // namespace
+}  // namespace quire

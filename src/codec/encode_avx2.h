@@ -1,0 +1,74 @@
+// Arithmetic and permutations of encoders, by AVX2. For files compiled for AVX2 only: everything
+// here has internal linkage on purpose.
+#pragma once
+
+#include "base/elements_avx2.h"
+
+namespace quire {
+namespace {
+
+// a b + c and c - a b, rounded once.
+inline Floats fma(Floats a, Floats b, Floats c) { return _mm256_fmadd_ps(a, b, c); }
+inline Floats fma_minus(Floats a, Floats b, Floats c) { return _mm256_fnmadd_ps(a, b, c); }
+
+// To the nearest whole numbers, ties to even. What is too large becomes -2^31.
+inline Bits round_even(Floats a) {
+  const __m256 rounded = _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  return bits_of(_mm256_cvttps_epi32(rounded));
+}
+
+inline Floats where_positive(Floats a, Floats yes) {
+  return _mm256_and_ps(_mm256_cmp_ps(a, _mm256_setzero_ps(), _CMP_GT_OQ), yes);
+}
+
+// Four vectors of codes in one, byte by byte: in each half four codes of a, of b, of c, of d.
+// Codes are unsigned, or signed and then limited to -127.
+template <bool kSigned>
+inline __m256i narrow(Bits a, Bits b, Bits c, Bits d) {
+  const __m256i ab = _mm256_packs_epi32(whole(a), whole(b));
+  const __m256i cd = _mm256_packs_epi32(whole(c), whole(d));
+  if constexpr (!kSigned) return _mm256_packus_epi16(ab, cd);
+  return _mm256_max_epi8(_mm256_packs_epi16(ab, cd), _mm256_set1_epi8(-127));
+}
+
+// The lower parts of consecutive lanes of a, then of b, ...
+inline Bits join_channels(Bits a, Bits b) {
+  return bits_of(_mm256_permute4x64_epi64(_mm256_packus_epi32(whole(a), whole(b)), 0xd8));
+}
+template <bool kSigned>
+inline Bits join_channels(Bits a, Bits b, Bits c, Bits d) {
+  const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+  return bits_of(_mm256_permutevar8x32_epi32(narrow<kSigned>(a, b, c, d), order));
+}
+
+// In each lane the lower parts of that lane of a, b, ...
+template <bool kSigned>
+inline Bits join_tokens(Bits a, Bits b, Bits c, Bits d) {
+  const __m256i order = _mm256_broadcastsi128_si256(
+      _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
+  return bits_of(_mm256_shuffle_epi8(narrow<kSigned>(a, b, c, d), order));
+}
+
+// Lane j of vector i becomes lane i of vector j.
+inline void transpose(Bits (&v)[kLanes]) {
+  __m256i a[8];
+  __m256i b[8];
+  for (int i = 0; i < 8; i += 2) {
+    a[i] = _mm256_unpacklo_epi32(whole(v[i]), whole(v[i + 1]));
+    a[i + 1] = _mm256_unpackhi_epi32(whole(v[i]), whole(v[i + 1]));
+  }
+  // b[4 r + c]: column c of each half, rows 4 r to 4 r + 3.
+  for (int i = 0; i < 8; i += 4) {
+    b[i] = _mm256_unpacklo_epi64(a[i], a[i + 2]);
+    b[i + 1] = _mm256_unpackhi_epi64(a[i], a[i + 2]);
+    b[i + 2] = _mm256_unpacklo_epi64(a[i + 1], a[i + 3]);
+    b[i + 3] = _mm256_unpackhi_epi64(a[i + 1], a[i + 3]);
+  }
+  for (int c = 0; c < 4; ++c) {
+    v[c] = bits_of(_mm256_permute2x128_si256(b[c], b[c + 4], 0x20));
+    v[c + 4] = bits_of(_mm256_permute2x128_si256(b[c], b[c + 4], 0x31));
+  }
+}
+
+}  // namespace
+}  // namespace quire

@@ -1,0 +1,11 @@
+#if defined(__x86_64__)
+#include "base/lanes_avx512.h"
+#include "codec/f32/attend.h"
+#include "codec/f32/kernels.h"
+
+namespace quire {
+
+const Kernel kF32KernelAvx512 = kF32Kernel;
+
+}  // namespace quire
+#endif

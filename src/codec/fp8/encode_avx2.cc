@@ -1,0 +1,21 @@
+#if defined(__x86_64__)
+
+#include "codec/encode_avx2.h"
+// After the lanes it is written with.
+#include "codec/fp8/encode.h"
+
+namespace quire {
+
+void encode_e4m3_avx2(const TileShape& shape, DType row_type, const std::byte* rows, int count,
+                      std::byte* data, std::byte*) noexcept {
+  encode_tiles(shape, row_type, rows, count, data, E4m3Code{});
+}
+
+void encode_e5m2_avx2(const TileShape& shape, DType row_type, const std::byte* rows, int count,
+                      std::byte* data, std::byte*) noexcept {
+  encode_tiles(shape, row_type, rows, count, data, E5m2Code{});
+}
+
+}  // namespace quire
+
+#endif

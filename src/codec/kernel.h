@@ -1,0 +1,90 @@
+// A kernel computes the two products of attention straight on the codes of one head of one page:
+//
+//   scores   out[row][slot]  = sum over channels of query[row][channel] key[slot][channel]
+//   mix      o[row][channel] = o[row][channel] keep[row] + sum over slots of weight[row][slot]
+//                              value[slot][channel]
+//
+// A row is one query head of one query. What a row gets does not depend on the other rows of the
+// call, nor on how the call cuts the slots: sums begin at zero for each page and run in the order
+// of the tiles, and slots outside a row's sight have weight 0, which adds nothing.
+//
+// Queries and weights are first put into the form that the multiply instruction wants (`prepare`,
+// `weigh`). For many rows a page can be expanded once to operands that need no unpacking; the
+// products of `expanded` on them are the same to the bit.
+//
+// Thread-safety: functions of their arguments.
+#pragma once
+
+#include <cstddef>
+
+#include "quire/cache.hpp"
+
+namespace quire {
+
+// The codes of one side of one head of one page, as codec/tile.h lays them.
+struct PageSide {
+  const std::byte* data = nullptr;
+  const std::byte* scales = nullptr;  // null: the codec has none
+  int slots = 0;                      // padded to a multiple of 16
+  int dim = 0;
+  int split = 0;  // channels of the first part of keys; dim when there is one part
+};
+
+// Prepared rows, `stride` bytes apart.
+struct Operands {
+  const std::byte* rows = nullptr;
+  std::ptrdiff_t stride = 0;
+  int count = 0;
+};
+
+// Bytes to be brought near while a product runs.
+struct Ahead {
+  const std::byte* data = nullptr;
+  std::size_t bytes = 0;
+};
+
+struct Products {
+  // Writes out[row][slot] for the slots [first, end), which are multiples of 16.
+  void (*scores)(const PageSide& keys, int first, int end, const Operands& queries, float* out,
+                 std::ptrdiff_t out_stride, const Ahead& ahead) noexcept;
+  // Adds the slots [first, end) to o[row][channel]. Weights outside are taken as 0.
+  // Requires: dim is a multiple of 16.
+  void (*mix)(const PageSide& values, int first, int end, const Operands& weights,
+              const float* keep, float* o, std::ptrdiff_t o_stride, const Ahead& ahead) noexcept;
+};
+
+struct Kernel {
+  // Whether keys of this size can be multiplied; values can when dim is a multiple of 16.
+  bool (*takes_keys)(int dim, int split) noexcept;
+
+  // A query [dim] in the form that scores multiplies, in query_bytes bytes (a multiple of 64).
+  std::size_t (*query_bytes)(int dim) noexcept;
+  void (*prepare)(const float* query, int dim, int split, std::byte* prepared) noexcept;
+
+  // Weights [slots] in the form that mix multiplies, in weight_bytes bytes. Null where they are
+  // multiplied as they are. Requires: weights outside [first, end) are 0.
+  std::size_t (*weight_bytes)(int slots) noexcept;
+  void (*weigh)(const PageSide& values, const float* weights, int first, int end,
+                std::byte* prepared) noexcept;
+  // Whether weigh rounds to bf16: who sums the weights must sum them rounded.
+  bool rounds_weights;
+
+  Products coded;
+
+  // Null where coded operands need no unpacking.
+  std::size_t (*expanded_bytes)(Side side, int slots, int dim) noexcept;
+  void (*expand)(Side side, const PageSide& page, std::byte* out) noexcept;
+  Products expanded;
+};
+
+// The kernels of a codec as its registry entry carries them: QUIRE_KERNELS(kF16Kernel) for
+// kF16KernelScalar and those of the instruction sets that this architecture can have.
+#if defined(__x86_64__)
+#define QUIRE_KERNELS(name) \
+  { &name##Scalar, &name##Avx2, &name##Avx512 }
+#else
+#define QUIRE_KERNELS(name) \
+  { &name##Scalar, nullptr, nullptr }
+#endif
+
+}  // namespace quire

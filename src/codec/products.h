@@ -1,0 +1,317 @@
+// The loop of all kernels, for one instruction set: include after base/lanes_<set>.h.
+//
+// Keys and values differ only in what lies along the lanes. A vector of codes holds, for each of
+// kLanes lanes, `pack` neighbours that one instruction multiplies: lanes are tokens and neighbours
+// channels for keys, lanes are channels and neighbours tokens for values. Vectors that follow each
+// other along the sum are `step_bytes` apart, those of the next 16 lanes `tile_bytes`:
+//
+//     for each step: load N vectors; for each of R rows: spread its weights, add N products
+//
+// so that a vector is loaded and unpacked once for R rows, and a row's weights once for N vectors.
+// `Ops` says how a codec does that:
+//
+//     kPack, kCodeBytes   of the tiles
+//     kHeaderBytes        what stands before the weights of a prepared row
+//     kStepBytes          weights of one step
+//     kMaxRows, kVectors  R at most, and N of R rows: what fits the registers
+//     Sum, zero()         sums of one vector
+//     Operand load(data)  one vector of codes, unpacked
+//     Weight weight(at)   one row's weights of a step, in all lanes
+//     add(sum, operand, weight)
+//     score(sum, header, part, scales)   a sum of keys as logits; scales: of its lanes, or null
+//     mixed(sum, header)                 a sum of values as floats
+//
+// Everything here has internal linkage on purpose.
+#pragma once
+
+#include <cstddef>
+
+#include "codec/kernel.h"
+
+#define QUIRE_INLINE [[gnu::always_inline]] inline
+
+namespace quire {
+namespace {
+
+constexpr int kTile = 16;  // lanes of a tile
+constexpr int kVectorsPerTile = kTile / kLanes;
+
+// Bytes to prefetch, spread over the steps of a loop.
+class Prefetcher {
+ public:
+  QUIRE_INLINE Prefetcher(const Ahead& ahead, int steps)
+      : at_(ahead.data), end_(ahead.data + ahead.bytes) {
+    const int lines = static_cast<int>((ahead.bytes + 63) / 64);
+    per_step_ = steps > 0 ? (lines + steps - 1) / steps : 0;
+  }
+  QUIRE_INLINE void step() {
+    if (at_ >= end_) return;
+    for (int i = 0; i < per_step_; ++i) prefetch(at_ + i * 64);
+    at_ += per_step_ * 64;
+  }
+
+ private:
+  const std::byte* at_;
+  const std::byte* end_;
+  int per_step_;
+};
+
+// Where the vectors of a sum lie.
+struct Lines {
+  const std::byte* data;
+  std::ptrdiff_t tile_bytes;
+  std::ptrdiff_t step_bytes;
+  int steps;
+};
+
+template <class Ops, int R, int N>
+QUIRE_INLINE void add_products(const Lines& lines, const std::byte* weights,
+                               std::ptrdiff_t row_bytes, Prefetcher& ahead,
+                               typename Ops::Sum (&sums)[R][N]) {
+  const std::byte* data = lines.data;
+  for (int step = 0; step < lines.steps; ++step) {
+    typename Ops::Operand x[N];
+#pragma GCC unroll 8
+    for (int n = 0; n < N; ++n) {
+      x[n] = Ops::load(data + n / kVectorsPerTile * lines.tile_bytes +
+                       n % kVectorsPerTile * (kLanes * Ops::kPack * Ops::kCodeBytes));
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+      const typename Ops::Weight w = Ops::weight(weights + r * row_bytes);
+#pragma GCC unroll 8
+      for (int n = 0; n < N; ++n) Ops::add(sums[r][n], x[n], w);
+    }
+    data += lines.step_bytes;
+    weights += Ops::kStepBytes;
+    ahead.step();
+  }
+}
+
+// Adds up N vectors for R rows and hands each sum to finish(row, vector, sum).
+template <class Ops, int R, int N, class Finish>
+QUIRE_INLINE void run_block(const Lines& lines, const std::byte* weights, std::ptrdiff_t row_bytes,
+                            Prefetcher& ahead, const Finish& finish) {
+  typename Ops::Sum sums[R][N];
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 8
+    for (int n = 0; n < N; ++n) sums[r][n] = Ops::zero();
+  }
+  add_products<Ops, R, N>(lines, weights, row_bytes, ahead, sums);
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 8
+    for (int n = 0; n < N; ++n) finish(r, n, sums[r][n]);
+  }
+}
+
+// R rows over all tiles; finish(row, lane, sum) with the first lane of the vector.
+template <class Ops, int R, class Finish>
+QUIRE_INLINE void run_rows(Lines lines, int tiles, const std::byte* weights,
+                           std::ptrdiff_t row_bytes, const Ahead& ahead, const Finish& finish) {
+  constexpr int N = Ops::vectors(R);
+  constexpr int kTilesAtOnce = N / kVectorsPerTile;
+  static_assert(kTilesAtOnce >= 1);
+  const int blocks = tiles / kTilesAtOnce + tiles % kTilesAtOnce;
+  Prefetcher prefetcher(ahead, blocks * lines.steps);
+  int tile = 0;
+  for (; tile + kTilesAtOnce <= tiles; tile += kTilesAtOnce) {
+    run_block<Ops, R, N>(
+        lines, weights, row_bytes, prefetcher,
+        [&](int r, int n, const typename Ops::Sum& s) { finish(r, tile * kTile + n * kLanes, s); });
+    lines.data += kTilesAtOnce * lines.tile_bytes;
+  }
+  for (; tile < tiles; ++tile) {
+    run_block<Ops, R, kVectorsPerTile>(
+        lines, weights, row_bytes, prefetcher,
+        [&](int r, int n, const typename Ops::Sum& s) { finish(r, tile * kTile + n * kLanes, s); });
+    lines.data += lines.tile_bytes;
+  }
+}
+
+// All rows, in blocks that are as equal as they can be; finish(row, lane, sum).
+template <class Ops, class Finish>
+QUIRE_INLINE void run_all(const Lines& lines, int tiles, const Operands& rows,
+                          std::ptrdiff_t weights_at, Ahead ahead, const Finish& finish) {
+  int row = 0;
+  for (int blocks = (rows.count + Ops::kMaxRows - 1) / Ops::kMaxRows; blocks > 0; --blocks) {
+    const int take = (rows.count - row + blocks - 1) / blocks;
+    const std::byte* weights = rows.rows + row * rows.stride + weights_at;
+    const auto finish_row = [&](int r, int lane, const typename Ops::Sum& s) {
+      finish(row + r, lane, s);
+    };
+    const auto run = [&]<int R>() {
+      if constexpr (R <= Ops::kMaxRows) {
+        run_rows<Ops, R>(lines, tiles, weights, rows.stride, ahead, finish_row);
+      }
+    };
+    switch (take) {
+      case 1:
+        run.template operator()<1>();
+        break;
+      case 2:
+        run.template operator()<2>();
+        break;
+      case 3:
+        run.template operator()<3>();
+        break;
+      case 4:
+        run.template operator()<4>();
+        break;
+      case 5:
+        run.template operator()<5>();
+        break;
+      default:
+        run.template operator()<6>();
+        break;
+    }
+    row += take;
+    ahead = {};
+  }
+}
+
+// Channels of keys are padded to a multiple of kPad: for expanded operands that of the codes they
+// were made of.
+template <class Ops, int kPad>
+void scores(const PageSide& keys, int first, int end, const Operands& queries, float* out,
+            std::ptrdiff_t out_stride, const Ahead& ahead) noexcept {
+  constexpr std::ptrdiff_t kVectorBytes = kTile * Ops::kPack * Ops::kCodeBytes;
+  const int steps = (keys.dim + kPad - 1) / kPad * (kPad / Ops::kPack);
+  const int tiles = (end - first) / kTile;
+  const std::ptrdiff_t tile_bytes = kVectorBytes * steps;
+  const int first_steps = keys.split < keys.dim ? keys.split / Ops::kPack : steps;
+  const std::byte* data = keys.data + first / kTile * tile_bytes;
+  const auto scales = [&](int part, int lane) {  // f16
+    return keys.scales == nullptr ? nullptr : keys.scales + (part * keys.slots + first + lane) * 2;
+  };
+  out += first;
+  run_all<Ops>({data, tile_bytes, kVectorBytes, first_steps}, tiles, queries, Ops::kHeaderBytes,
+               ahead, [&](int row, int lane, const typename Ops::Sum& sum) {
+                 const std::byte* header = queries.rows + row * queries.stride;
+                 store_floats(out + row * out_stride + lane,
+                              Ops::score(sum, header, 0, scales(0, lane)));
+               });
+  if (first_steps == steps) return;
+  run_all<Ops>({data + first_steps * kVectorBytes, tile_bytes, kVectorBytes, steps - first_steps},
+               tiles, queries, Ops::kHeaderBytes + first_steps * Ops::kStepBytes, {},
+               [&](int row, int lane, const typename Ops::Sum& sum) {
+                 const std::byte* header = queries.rows + row * queries.stride;
+                 float* to = out + row * out_stride + lane;
+                 store_floats(to,
+                              add(load_floats(to), Ops::score(sum, header, 1, scales(1, lane))));
+               });
+}
+
+template <class Ops>
+void mix(const PageSide& values, int first, int end, const Operands& weights, const float* keep,
+         float* o, std::ptrdiff_t o_stride, const Ahead& ahead) noexcept {
+  const std::ptrdiff_t step_bytes = std::ptrdiff_t{values.dim} * Ops::kPack * Ops::kCodeBytes;
+  const int first_step = first / Ops::kPack;
+  const int steps = (end + Ops::kPack - 1) / Ops::kPack - first_step;
+  run_all<Ops>({values.data + first_step * step_bytes, kTile * Ops::kPack * Ops::kCodeBytes,
+                step_bytes, steps},
+               values.dim / kTile, weights, Ops::kHeaderBytes + first_step * Ops::kStepBytes, ahead,
+               [&](int row, int lane, const typename Ops::Sum& sum) {
+                 const std::byte* header = weights.rows + row * weights.stride;
+                 float* to = o + row * o_stride + lane;
+                 store_floats(to, fma(load_floats(to), spread(keep[row]), Ops::mixed(sum, header)));
+               });
+}
+
+template <class Ops, int kPad = Ops::kPack>
+constexpr Products products_of() {
+  return {scores<Ops, kPad>, mix<Ops>};
+}
+
+// --- what kernels share ----------------------------------------------------------------------
+
+// Vectors at once for R rows whose sums take `registers` each: enough sums to hide the latency of
+// the multiply, as few as leave room for operands.
+constexpr int vectors_for(int rows, int registers = 1) {
+  if (kLanes == kTile) return 4 / registers;
+  return rows == 1 ? 8 / registers : rows == 2 ? 4 : 2;
+}
+
+// Sums of floats times floats: f32 as it is, and what other codes expand to.
+struct F32Ops {
+  static constexpr int kPack = 1;
+  static constexpr int kCodeBytes = 4;
+  static constexpr int kHeaderBytes = 0;
+  static constexpr int kStepBytes = 4;
+  static constexpr int kMaxRows = 6;
+  static constexpr int vectors(int rows) { return vectors_for(rows); }
+  using Sum = Floats;
+  using Operand = Floats;
+  using Weight = Floats;
+  QUIRE_INLINE static Sum zero() { return zeros(); }
+  QUIRE_INLINE static Operand load(const std::byte* data) { return load_floats(data); }
+  QUIRE_INLINE static Weight weight(const std::byte* at) {
+    return spread(*reinterpret_cast<const float*>(at));
+  }
+  QUIRE_INLINE static void add(Sum& sum, Operand x, Weight w) { sum = fma(x, w, sum); }
+  QUIRE_INLINE static Floats score(const Sum& sum, const std::byte*, int, const std::byte*) {
+    return sum;
+  }
+  QUIRE_INLINE static Floats mixed(const Sum& sum, const std::byte*) { return sum; }
+};
+
+QUIRE_INLINE std::size_t round_up_64(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+inline bool takes_all_keys(int, int) noexcept { return true; }
+
+// Queries as floats, channels padded with zeros to a multiple of 16.
+inline std::size_t float_query_bytes(int dim) noexcept {
+  return round_up_64(static_cast<std::size_t>(dim) * sizeof(float));
+}
+inline void prepare_floats(const float* query, int dim, int, std::byte* prepared) noexcept {
+  auto* to = reinterpret_cast<float*>(prepared);
+  for (int c = 0; c < dim; ++c) to[c] = query[c];
+  for (int c = dim; c % kTile != 0; ++c) to[c] = 0.0f;
+}
+
+// Expanding: each vector of a step becomes kSteps vectors of 16 lanes x kUnitBytes, one for each
+// step that the expanded operands take instead. `Unpack` has
+//
+//     kPack, kCodeBytes                of the tiles
+//     kSteps, kUnitBytes
+//     unpack(data, to, next)           kLanes lanes; the vector of step i goes to `to + i next`
+template <class Unpack>
+std::size_t expanded_bytes(Side side, int slots, int dim) noexcept {
+  const int channels =
+      side == Side::key ? (dim + Unpack::kPack - 1) / Unpack::kPack * Unpack::kPack : dim;
+  return static_cast<std::size_t>(slots) * static_cast<std::size_t>(channels) *
+         (Unpack::kSteps * Unpack::kUnitBytes) / Unpack::kPack;
+}
+
+template <class Unpack>
+void expand(Side side, const PageSide& page, std::byte* out) noexcept {
+  constexpr std::ptrdiff_t kFrom = kTile * Unpack::kPack * Unpack::kCodeBytes;
+  constexpr std::ptrdiff_t kTo = kTile * Unpack::kUnitBytes;
+  const std::byte* data = page.data;
+  const bool keys = side == Side::key;
+  // Inner: vectors that lie side by side. Keys: the steps of a tile; values: the tiles of a step.
+  const int steps = (keys ? page.dim + Unpack::kPack - 1 : page.slots) / Unpack::kPack;
+  const int tiles = (keys ? page.slots : page.dim) / kTile;
+  const int outer = keys ? tiles : steps;
+  const int inner = keys ? steps : tiles;
+  const std::ptrdiff_t inner_to = keys ? Unpack::kSteps * kTo : kTo;
+  const std::ptrdiff_t next = keys ? kTo : kTo * tiles;
+  for (int i = 0; i < outer; ++i) {
+    for (int j = 0; j < inner; ++j) {
+      for (int v = 0; v < kVectorsPerTile; ++v) {
+        Unpack::unpack(data + v * (kFrom / kVectorsPerTile),
+                       out + j * inner_to + v * (kTo / kVectorsPerTile), next);
+      }
+      data += kFrom;
+    }
+    out += Unpack::kSteps * kTo * inner;
+  }
+}
+
+QUIRE_INLINE void store_bytes(std::byte* to, Floats a) {
+  store_floats(reinterpret_cast<float*>(to), a);
+}
+
+}  // namespace
+}  // namespace quire

@@ -1,0 +1,253 @@
+// Softmax of one row on every instruction set: what is masked, what is returned, how exact 2^x is.
+#include "attend/softmax.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "attend/history.h"
+#include "base/numbers.h"
+#include "codec/codec.h"
+
+namespace quire::test {
+namespace {
+
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+std::vector<float> random_logits(Random& random, int slots) {
+  std::vector<float> logits(size_of(slots));
+  for (float& s : logits) s = random.normal(5.0f);
+  return logits;
+}
+
+// One row that begins with nothing.
+float largest(Isa isa, float* logits, int slots, int begin, int end, float scale) {
+  float top = -kInf;
+  softmax_of(isa).raise(logits, slots, 1, slots, begin, end, scale, &top);
+  return top;
+}
+
+float weights(Isa isa, float* logits, int slots, float top, bool bf16) {
+  float sum = 0.0f;
+  softmax_of(isa).weigh(logits, slots, 1, slots, &top, bf16, &sum);
+  return sum;
+}
+
+TEST(Softmax, LargestMasksAndScalesAtEveryBeginAndEnd) {
+  Random random(80);
+  for (const Isa isa : isas_found()) {
+    for (const int slots : {16, 32, 48}) {
+      const std::vector<float> from = random_logits(random, slots);
+      for (int begin = 0; begin <= slots; ++begin) {
+        for (int end = 0; end <= slots; ++end) {
+          SCOPED_TRACE(testing::Message() << name_of(isa) << ' ' << slots << " slots, [" << begin
+                                          << ", " << end << ')');
+          std::vector<float> logits = from;
+          const float top = largest(isa, logits.data(), slots, begin, end, 0.7f);
+          float expected = -kInf;
+          for (int t = 0; t < slots; ++t) {
+            const bool inside = t >= begin && t < end;
+            const float logit = inside ? from[size_of(t)] * 0.7f : -kInf;
+            ASSERT_EQ(logits[size_of(t)], logit) << t;
+            expected = std::max(expected, logit);
+          }
+          ASSERT_EQ(top, expected);
+        }
+      }
+    }
+  }
+}
+
+TEST(Softmax, LargestIsNanWhereANanIsSeenAndNowhereElse) {
+  Random random(81);
+  for (const Isa isa : isas_found()) {
+    for (int place = 0; place < 32; ++place) {
+      for (int begin = 0; begin < 32; ++begin) {
+        for (int end = begin + 1; end <= 32; ++end) {
+          std::vector<float> logits = random_logits(random, 32);
+          logits[size_of(place)] = kNan;
+          const float top = largest(isa, logits.data(), 32, begin, end, 1.0f);
+          const bool seen = place >= begin && place < end;
+          ASSERT_EQ(std::isnan(top), seen)
+              << name_of(isa) << ' ' << place << " of [" << begin << ", " << end << ')';
+          ASSERT_EQ(std::isnan(logits[size_of(place)]), seen);
+        }
+      }
+    }
+  }
+}
+
+TEST(Softmax, LargestOfInfinities) {
+  for (const Isa isa : isas_found()) {
+    std::vector<float> logits(64, -kInf);
+    EXPECT_EQ(largest(isa, logits.data(), 64, 0, 64, 2.0f), -kInf);
+    EXPECT_EQ(largest(isa, logits.data(), 64, 7, 7, 2.0f), -kInf);
+    EXPECT_EQ(logits, std::vector<float>(64, -kInf));
+    logits[37] = kInf;
+    EXPECT_EQ(largest(isa, logits.data(), 64, 0, 64, 2.0f), kInf);
+    logits[38] = kNan;
+    EXPECT_TRUE(std::isnan(largest(isa, logits.data(), 64, 0, 64, 2.0f)));
+    // A scale may be negative.
+    std::vector<float> signs(16, 1.0f);
+    signs[5] = -2.0f;
+    EXPECT_EQ(largest(isa, signs.data(), 16, 0, 16, -1.0f), 2.0f);
+  }
+}
+
+TEST(Softmax, WeightsArePowersOfTwo) {
+  for (const Isa isa : isas_found()) {
+    double worst = 0;
+    // All of [-130, 0] in steps that fill no power evenly.
+    constexpr int kSteps = 260'000;
+    for (int first = 0; first < kSteps; first += 16) {
+      float logits[16];
+      for (int i = 0; i < 16; ++i) {
+        logits[i] = -130.0f * static_cast<float>(first + i) / static_cast<float>(kSteps);
+      }
+      float from[16];
+      std::copy_n(logits, 16, from);
+      weights(isa, logits, 16, 0.0f, false);
+      for (int i = 0; i < 16; ++i) {
+        if (from[i] < -125.0f) {
+          ASSERT_EQ(logits[i], 0.0f) << name_of(isa) << ' ' << from[i];
+          continue;
+        }
+        const double expected = std::exp2(double{from[i]});
+        worst = std::max(worst, std::abs(double{logits[i]} - expected) / expected);
+      }
+    }
+    EXPECT_LT(worst, 3e-7) << name_of(isa);
+    RecordProperty(name_of(isa), testing::PrintToString(worst));
+  }
+}
+
+TEST(Softmax, WholePowersAreExact) {
+  for (const Isa isa : isas_found()) {
+    for (int power = 0; power < 128; ++power) {
+      std::vector<float> logits(16, 3.0f - static_cast<float>(power));
+      weights(isa, logits.data(), 16, 3.0f, false);
+      ASSERT_EQ(logits[9], power <= 125 ? std::ldexp(1.0f, -power) : 0.0f) << name_of(isa);
+    }
+  }
+}
+
+TEST(Softmax, WeightsOfNothingAreZeroAndOfNanNan) {
+  for (const Isa isa : isas_found()) {
+    std::vector<float> logits(32, -kInf);
+    EXPECT_EQ(weights(isa, logits.data(), 32, 1.0f, false), 0.0f);
+    EXPECT_EQ(logits, std::vector<float>(32, 0.0f));
+    for (const bool bf16 : {false, true}) {
+      for (const float far : {-1e30f, -3.4e38f, -1000.0f}) {
+        logits.assign(32, far);
+        EXPECT_EQ(weights(isa, logits.data(), 32, 100.0f, bf16), 0.0f) << name_of(isa);
+      }
+      logits.assign(32, 0.0f);
+      logits[20] = kNan;
+      EXPECT_TRUE(std::isnan(weights(isa, logits.data(), 32, 1.0f, bf16)));
+      EXPECT_TRUE(std::isnan(logits[20]));
+      EXPECT_FALSE(std::isnan(logits[19]));
+      logits.assign(32, 0.0f);
+      logits[3] = -kInf;
+      EXPECT_TRUE(std::isnan(weights(isa, logits.data(), 32, kNan, bf16)));
+      for (const float w : logits) EXPECT_TRUE(std::isnan(w)) << name_of(isa);
+      // The largest is infinite: no finite weights come of it.
+      logits.assign(32, 0.0f);
+      logits[7] = kInf;
+      EXPECT_TRUE(std::isnan(weights(isa, logits.data(), 32, kInf, bf16)));
+    }
+  }
+}
+
+TEST(Softmax, SumsDoNotDependOnMaskedTiles) {
+  Random random(82);
+  for (const Isa isa : isas_found()) {
+    for (int i = 0; i < 200; ++i) {
+      const int seen = 16 * static_cast<int>(random.integer(1, 6));
+      const int before = 16 * static_cast<int>(random.integer(0, 5));
+      const int behind = 16 * static_cast<int>(random.integer(0, 5));
+      std::vector<float> alone = random_logits(random, seen);
+      for (int t = 0; t < random.integer(0, 15); ++t) alone[size_of(t)] = -kInf;
+      std::vector<float> among(size_of(before + seen + behind), -kInf);
+      std::copy(alone.begin(), alone.end(), among.begin() + before);
+      for (const bool bf16 : {false, true}) {
+        std::vector<float> a = alone;
+        std::vector<float> b = among;
+        const float sum = weights(isa, a.data(), seen, 20.0f, bf16);
+        EXPECT_EQ(weights(isa, b.data(), before + seen + behind, 20.0f, bf16), sum);
+        EXPECT_TRUE(std::equal(a.begin(), a.end(), b.begin() + before));
+      }
+    }
+  }
+}
+
+TEST(Softmax, SumIsThatOfTheWeights) {
+  Random random(83);
+  for (const Isa isa : isas_found()) {
+    // Only a set that has a kernel of rounded weights rounds them.
+    const bool rounds = find_codec("bf16")->kernels[static_cast<std::size_t>(isa)]->rounds_weights;
+    for (int i = 0; i < 100; ++i) {
+      const std::vector<float> logits = random_logits(random, 256);
+      std::vector<float> plain = logits;
+      std::vector<float> rounded = logits;
+      const float sum = weights(isa, plain.data(), 256, 25.0f, false);
+      const float rounded_sum = weights(isa, rounded.data(), 256, 25.0f, true);
+      double expected = 0;
+      double rounded_expected = 0;
+      for (std::size_t t = 0; t < 256; ++t) {
+        expected += double{plain[t]};
+        rounded_expected += double{rounded[t]};
+        // Below the normal numbers the processor rounds to zero.
+        ASSERT_EQ(rounded[t], rounds ? round_to(DType::bf16, plain[t]) : plain[t]);
+      }
+      EXPECT_NEAR(sum, expected, 1e-6 * expected);
+      EXPECT_NEAR(rounded_sum, rounded_expected, 1e-6 * rounded_expected);
+    }
+  }
+}
+
+// Rows are apart by a stride, keep what they had, and have no part in each other.
+TEST(Softmax, RowsAreTakenOneByOne) {
+  Random random(84);
+  constexpr int kRows = 5;
+  constexpr int kSlots = 48;
+  constexpr int kStride = 64;
+  for (const Isa isa : isas_found()) {
+    std::vector<float> logits = random_logits(random, kRows * kStride);
+    logits[2 * kStride + 20] = kNan;
+    std::vector<float> alone = logits;
+    const std::vector<float> before = {-kInf, 100.0f, 3.0f, kNan, 0.0f};
+    std::vector<float> top = before;
+    softmax_of(isa).raise(logits.data(), kStride, kRows, kSlots, 5, 40, 2.0f, top.data());
+    for (int row = 0; row < kRows; ++row) {
+      float* from = alone.data() + row * kStride;
+      const float found = largest(isa, from, kSlots, 5, 40, 2.0f);
+      if (row == 2 || row == 3) {
+        EXPECT_TRUE(std::isnan(top[size_of(row)])) << name_of(isa) << ' ' << row;
+      } else {
+        EXPECT_EQ(top[size_of(row)], std::max(found, before[size_of(row)])) << name_of(isa);
+      }
+    }
+    EXPECT_EQ(std::memcmp(logits.data(), alone.data(), logits.size() * sizeof(float)), 0);
+
+    top = {-kInf, 100.0f, 30.0f, 20.0f, 25.0f};
+    std::vector<float> sums = {1.0f, 2.0f, 3.0f, 4.0f, 5.0f};
+    softmax_of(isa).weigh(logits.data(), kStride, kRows, kSlots, top.data(), false, sums.data());
+    EXPECT_EQ(sums[0], 1.0f);
+    EXPECT_TRUE(std::isnan(sums[2]));
+    for (int row = 0; row < kRows; ++row) {
+      float* from = alone.data() + row * kStride;
+      const float sum = weights(isa, from, kSlots, top[size_of(row)], false);
+      if (row != 2) {
+        EXPECT_EQ(sums[size_of(row)], static_cast<float>(row + 1) + sum) << name_of(isa);
+      }
+      for (int t = 0; t < kSlots && row == 0; ++t) EXPECT_EQ(logits[size_of(t)], 0.0f);
+    }
+    EXPECT_EQ(std::memcmp(logits.data(), alone.data(), logits.size() * sizeof(float)), 0);
+  }
+}
+
+}  // namespace
+}  // namespace quire::test

@@ -1,0 +1,488 @@
+// quire bench attention: how long attend takes for one layer, and how long this machine needs at
+// least.
+//
+// A case is a shape, a context, a codec, a number of threads and a number of queries: 1 (decode) or
+// more (prefill: the last ones of the context). Its cache is built through the public surface: a
+// sequence gets all tokens but the queries' in steps of 512, then a step with the queries is left
+// open, and attend is called on it for one layer after the other. A pass calls it for every layer
+// of every sequence; there are as many sequences as it takes for a pass to read more than the
+// caches hold (uncached_bytes), so that all of it comes from memory. Where that many take too long
+// or too much memory there are fewer, and fewer layers if need be: a trial with one layer tells.
+//
+// `us` is the best pass, over its calls. `bytes` are the cached bytes that the queries of one layer
+// see, each once: pages that the last query reads sealed at their sealed bytes, the rest as rows.
+// `gflops` counts the pairs of query and token that see each other, keys and values, 2 per
+// multiply-add.
+//
+// `floor_us` is the larger of bytes over bandwidth and multiply-adds over their peak rate: that of
+// the bf16 dot product for bf16, of the 16-bit one for int8 and of f32 FMA for the others, and of
+// f32 FMA where the instruction set has no such dot product. Keys and values count at their own
+// codec's rate. Bandwidth and rates are measured in the same run and with the same threads, before,
+// between and behind the rows, and the best counts: on a shared machine they change. `efficiency`
+// is floor_us over us; one above 1 means that the floor was measured too high.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <map>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "commands.h"
+#include "machine.h"
+#include "noise.h"
+#include "options.h"
+#include "print.h"
+#include "quire/cache.hpp"
+#include "rates.h"
+
+namespace quire::tool {
+namespace {
+
+constexpr std::int64_t kPageTokens = 64;
+constexpr std::int64_t kStepTokens = 512;
+constexpr std::int64_t kPrefill = 512;
+constexpr std::size_t kCacheBytes = 3 * GiB;
+constexpr int kPasses = 5;            // at least
+constexpr double kEnoughSeconds = 1;  // of passes
+constexpr double kMostSeconds = 2;    // of kPasses passes
+constexpr double kPatience = 10;      // seconds after which two passes will do
+constexpr int kTries = 5;             // at a row, while memory is slow
+constexpr double kNear = 0.9;         // of the best bandwidth, for memory not to be slow
+constexpr double kRateSeconds = 20;   // between two measurements of the machine
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+struct Shape {
+  int query_heads = 0;
+  int kv_heads = 0;
+  int head_dim = 0;
+
+  bool operator==(const Shape&) const = default;
+  std::string text() const { return fmt::format("{}/{}/{}", query_heads, kv_heads, head_dim); }
+  // Those of the models that have these shapes.
+  int layers() const { return *this == Shape{9, 3, 64} ? 30 : 32; }
+};
+
+struct Case {
+  Shape shape;
+  std::int64_t context = 0;
+  int threads = 1;
+  CodecPair codec;
+  std::int64_t queries = 1;
+
+  std::string text() const {
+    return fmt::format("{}, context {}, {}, {} {}, {} {}", shape.text(), grouped(context),
+                       name_of(codec), queries, queries == 1 ? "query" : "queries", threads,
+                       threads == 1 ? "thread" : "threads");
+  }
+  // Of all queries and query heads, for one side.
+  double multiply_adds() const {
+    const std::int64_t pairs = queries * (context - queries) + queries * (queries + 1) / 2;
+    return static_cast<double>(pairs) * shape.query_heads * shape.head_dim;
+  }
+};
+
+// --- a cache with open steps
+
+class Workload {
+ public:
+  Workload(const Case& task, int layers, int sequences);
+
+  // Attends to every layer of every sequence; returns the seconds.
+  double pass();
+
+  int calls() const { return static_cast<int>(steps_.size()) * layers_; }  // of a pass
+  std::size_t bytes_seen() const;                                          // by one call
+  std::size_t bytes_held() const { return cache_.stats().bytes; }
+
+ private:
+  void put(Step& step);
+  TensorView next_rows(std::int64_t tokens);
+
+  Case task_;
+  int layers_;
+  std::vector<std::uint16_t> source_;
+  std::size_t source_at_ = 0;
+  std::vector<std::uint16_t> q_;
+  std::vector<float> out_;
+  Cache cache_;
+  std::vector<Step> steps_;
+};
+
+CacheSpec spec_of(const Case& task, int layers) {
+  CacheSpec spec = CacheSpec::uniform({.layers = layers,
+                                       .kv_heads = task.shape.kv_heads,
+                                       .head_dim = task.shape.head_dim,
+                                       .query_heads = task.shape.query_heads,
+                                       .codec = task.codec});
+  spec.page_tokens = static_cast<int>(kPageTokens);
+  spec.threads = task.threads;
+  return spec;
+}
+
+// Views of the source begin anywhere in this many numbers, so that no two pages are equal.
+constexpr std::size_t kSourceShift = 1 << 17;
+
+Workload::Workload(const Case& task, int layers, int sequences)
+    : task_(task), layers_(layers), cache_(Cache::create(spec_of(task, layers)).value()) {
+  const Shape& shape = task.shape;
+  const std::int64_t rows = std::max(kStepTokens, task.queries);
+  source_ =
+      normal_f16(static_cast<std::size_t>(rows * shape.kv_heads * shape.head_dim) + kSourceShift);
+  q_ = normal_f16(static_cast<std::size_t>(task.queries * shape.query_heads * shape.head_dim));
+  out_.resize(q_.size());
+  for (int i = 0; i < sequences; ++i) {
+    const Sequence sequence = cache_.open().value();
+    const std::int64_t history = task.context - task.queries;
+    for (std::int64_t at = 0; at < history; at += kStepTokens) {
+      Step step =
+          cache_.begin(Batch().add(sequence.id(), at, std::min(kStepTokens, history - at))).value();
+      put(step);
+      step.commit().value();
+    }
+    steps_.push_back(cache_.begin(Batch().add(sequence.id(), history, task.queries)).value());
+    put(steps_.back());
+  }
+}
+
+TensorView Workload::next_rows(std::int64_t tokens) {
+  source_at_ = (source_at_ + 64 * 331) % kSourceShift;
+  return TensorView::dense(source_.data() + source_at_, DType::f16, tokens, task_.shape.kv_heads,
+                           task_.shape.head_dim);
+}
+
+void Workload::put(Step& step) {
+  for (int layer = 0; layer < layers_; ++layer) {
+    const TensorView keys = next_rows(step.tokens());
+    step.put(layer, keys, next_rows(step.tokens())).value();
+  }
+}
+
+double Workload::pass() {
+  const auto q = TensorView::dense(q_.data(), DType::f16, task_.queries, task_.shape.query_heads,
+                                   task_.shape.head_dim);
+  const auto out =
+      OutputView::dense(out_.data(), task_.queries, task_.shape.query_heads, task_.shape.head_dim);
+  const auto start = Clock::now();
+  for (Step& step : steps_) {
+    for (int layer = 0; layer < layers_; ++layer) step.attend(layer, q, out).value();
+  }
+  return seconds_since(start);
+}
+
+std::size_t Workload::bytes_seen() const {
+  const LayerInfo layer = cache_.layer_info(0).value();
+  const std::int64_t sealed_pages = (task_.context - 1) / kPageTokens;
+  const std::int64_t rows = task_.context - sealed_pages * kPageTokens;
+  return static_cast<std::size_t>(sealed_pages) * layer.sealed_bytes_per_page +
+         static_cast<std::size_t>(rows) * layer.row_bytes_per_token;
+}
+
+// --- measuring one case
+
+struct Measured {
+  Case task;
+  int layers = 0;
+  double us = 0;  // of one call
+  std::size_t bytes = 0;
+};
+
+struct Size {
+  int layers = 1;
+  int sequences = 1;
+};
+
+// As much as memory and time allow, but no more sequences than a pass out of memory needs.
+Size size_of(const Case& task) {
+  Workload trial(task, 1, 1);
+  double call_s = trial.pass();
+  for (double total = call_s; total < 0.05;) {
+    const double again = trial.pass();
+    total += again;
+    call_s = std::min(call_s, again);
+  }
+  const double by_time = kMostSeconds / kPasses / call_s;
+  const double by_bytes =
+      static_cast<double>(kCacheBytes) / static_cast<double>(trial.bytes_held());
+  const double calls = std::min({by_time, by_bytes, 1e6});
+  Size size;
+  size.layers = std::max(1, std::min(task.shape.layers(), static_cast<int>(calls)));
+  const double layer_bytes = static_cast<double>(trial.bytes_seen()) * size.layers;
+  const double wanted = static_cast<double>(uncached_bytes()) / layer_bytes + 1;
+  size.sequences = std::max(1, static_cast<int>(std::min(wanted, calls / size.layers)));
+  return size;
+}
+
+// --- the machine
+
+// The best rates seen so far, by the number of threads.
+class Machine {
+ public:
+  Machine(const std::vector<Case>& cases, bool quick)
+      : isa_(build_info().isa_chosen), quick_(quick) {
+    for (const Case& task : cases) best_[task.threads].threads = task.threads;
+  }
+
+  void measure() {
+    fmt::print(stderr, "bench attention: bandwidth and peak rates of this machine\n");
+    for (auto& [threads, best] : best_) best.keep_larger(measure_rates(isa_, threads, quick_));
+    measured_ = Clock::now();
+  }
+  // Measures the bandwidth once more; whether it is what it was at its best.
+  bool reads_well(int threads) {
+    Rates& best = best_.at(threads);
+    const double now = measure_read(isa_, threads);
+    best.read_gbps = std::max(best.read_gbps, now);
+    return now > kNear * best.read_gbps;
+  }
+  void measure_again_if_due() {
+    if (!quick_ && seconds_since(measured_) > kRateSeconds) measure();
+  }
+
+  const Rates& rates(int threads) const { return best_.at(threads); }
+
+  // machine() with the rates of the most threads, and those of each number of threads.
+  Json facts() const {
+    Json facts = machine();
+    facts.update(to_json(best_.rbegin()->second));
+    facts["measured"] = Json::array();
+    for (const auto& [threads, best] : best_) {
+      facts["measured"].push_back({{"threads", threads}});
+      facts["measured"].back().update(to_json(best));
+    }
+    return facts;
+  }
+
+ private:
+  std::string isa_;
+  bool quick_;
+  std::map<int, Rates> best_;
+  Clock::time_point measured_;
+};
+
+// Decode goes at the speed of memory, which on a shared machine has good and bad seconds: passes
+// are repeated until they had the bandwidth that the floor is made of, or kTries times.
+Measured measure(const Case& task, Machine& machine, bool quick) {
+  fmt::print(stderr, "bench attention: {}\n", task.text());
+  const Size size = quick ? Size{2, 1} : size_of(task);
+  Workload workload(task, size.layers, size.sequences);
+  double best = std::numeric_limits<double>::infinity();
+  for (int tries = 0; tries < kTries; ++tries) {
+    double total = 0;
+    for (int passes = 0; passes < kPasses || (!quick && total < kEnoughSeconds); ++passes) {
+      if (passes >= 2 && total > kPatience) break;
+      const double seconds = workload.pass();
+      best = std::min(best, seconds);
+      total += seconds;
+    }
+    if (quick || task.queries > 1 || machine.reads_well(task.threads)) break;
+  }
+  return {task, size.layers, best / workload.calls() * 1e6, workload.bytes_seen()};
+}
+
+// 10^9 multiply-adds per second on what a codec stores.
+double gmacs_for(const std::string& codec, const Rates& rates) {
+  if (codec == "bf16") return rates.dot_bf16_gmacs.value_or(rates.fma_f32_gmacs);
+  if (codec == "int8") return rates.dot16_gmacs.value_or(rates.fma_f32_gmacs);
+  return rates.fma_f32_gmacs;
+}
+
+Json row_of(const Measured& measured, const Rates& rates) {
+  const Case& task = measured.task;
+  const double macs = task.multiply_adds();
+  const auto bytes = static_cast<double>(measured.bytes);
+  const double read_us = bytes / rates.read_gbps / 1e3;
+  const double multiply_us = macs / gmacs_for(task.codec.key, rates) / 1e3 +
+                             macs / gmacs_for(task.codec.value, rates) / 1e3;
+  const double floor_us = std::max(read_us, multiply_us);
+  return {{"shape", task.shape.text()},
+          {"context", task.context},
+          {"threads", task.threads},
+          {"codec", name_of(task.codec)},
+          {"isa", build_info().isa_chosen},
+          {"queries", task.queries},
+          {"layers", measured.layers},
+          {"us", measured.us},
+          {"bytes", measured.bytes},
+          {"gbps", bytes / measured.us / 1e3},
+          {"gflops", 2 * 2 * macs / measured.us / 1e3},
+          {"floor_us", floor_us},
+          {"efficiency", floor_us / measured.us}};
+}
+
+// --- what to run
+
+struct Options {
+  bool json = false;
+  bool full = false;
+  bool quick = false;
+  // Empty: the default.
+  std::vector<Shape> shapes;
+  std::vector<std::int64_t> contexts;
+  std::vector<std::int64_t> queries;
+  std::vector<int> threads;
+  std::vector<CodecPair> codecs;
+};
+
+Shape parse_shape(const std::string& text) {
+  const std::vector<std::string> parts = split(text, '/');
+  Shape shape;
+  try {
+    const auto part = [&](std::size_t i) {
+      return static_cast<int>(parse_count(parts[i], 1, 4096));
+    };
+    if (parts.size() == 3) shape = {part(0), part(1), part(2)};
+  } catch (const std::invalid_argument&) {
+    // The text below names the whole item.
+  }
+  if (shape.kv_heads == 0 || shape.query_heads % shape.kv_heads != 0) {
+    throw std::invalid_argument(fmt::format(
+        "\"{}\" is not a shape: query heads, KV heads that divide them, and head size, as in "
+        "32/8/128",
+        text));
+  }
+  return shape;
+}
+
+int parse_threads(const std::string& text) {
+  return text == "all" ? all_threads() : static_cast<int>(parse_count(text, 1, 1024));
+}
+
+template <typename T>
+std::vector<T> either(const std::vector<T>& asked, std::vector<T> usual) {
+  return asked.empty() ? usual : asked;
+}
+
+std::vector<CodecPair> pairs_of(const std::vector<std::string>& names) {
+  std::vector<CodecPair> pairs;
+  for (const std::string& name : names) pairs.push_back({name, name});
+  return pairs;
+}
+
+std::vector<Case> cases_of(const Options& options) {
+  using Counts = std::vector<std::int64_t>;
+  const bool full = options.full;
+  const bool quick = options.quick && !full;
+  std::vector<Shape> shapes = {{32, 8, 128}, {9, 3, 64}};
+  if (full) shapes.push_back({32, 32, 128});
+  if (quick) shapes = {{9, 3, 64}};
+  std::vector<int> threads = {all_threads()};
+  if (full && all_threads() > 1) threads.insert(threads.begin(), 1);
+
+  std::vector<Case> cases;
+  for (const Shape& shape : either(options.shapes, shapes)) {
+    for (const std::int64_t queries : either(options.queries, Counts{1, quick ? 64 : kPrefill})) {
+      const bool decode = queries == 1;
+      const Counts contexts = full     ? Counts{1024, 4096, 16384, 32768}
+                              : quick  ? Counts{256}
+                              : decode ? Counts{4096, 16384}
+                                       : Counts{4096};
+      const std::vector<std::string> codecs =
+          full     ? codec_names()
+          : decode ? std::vector<std::string>{"f16", "bf16", "fp8_e4m3", "fp8_e5m2", "int8"}
+                   : std::vector<std::string>{"f16", "bf16", "int8", "fp8_e4m3"};
+      for (const std::int64_t context : either(options.contexts, contexts)) {
+        if (queries > context) {
+          fmt::print(stderr,
+                     "bench attention: {} queries are more than a context of {}: left out\n",
+                     grouped(queries), grouped(context));
+          continue;
+        }
+        for (const CodecPair& codec : either(options.codecs, pairs_of(codecs))) {
+          for (const int count : either(options.threads, threads)) {
+            cases.push_back({shape, context, count, codec, queries});
+          }
+        }
+      }
+    }
+  }
+  if (cases.empty()) throw std::runtime_error("bench attention: nothing is left to measure");
+  return cases;
+}
+
+void print(const Json& facts, const Json& rows) {
+  print_table(Json::array({facts}),
+              {{"cpu", "cpu"}, {"cores", "cores"}, {"isa", "isa"}, {"compiler", "compiler"}});
+  fmt::print("\n");
+  print_table(facts["measured"], {{"threads", "threads"},
+                                  {"read_gbps", "read GB/s", 1},
+                                  {"fma_f32_gmacs", "f32 FMA G/s", 1},
+                                  {"dot_bf16_gmacs", "bf16 dot G/s", 1},
+                                  {"dot16_gmacs", "16-bit dot G/s", 1},
+                                  {"dot8_gmacs", "8-bit dot G/s", 1}});
+  fmt::print("\n");
+  print_table(rows, {{"shape", "shape"},
+                     {"context", "context"},
+                     {"queries", "queries"},
+                     {"threads", "threads"},
+                     {"codec", "codec"},
+                     {"layers", "layers"},
+                     {"us", "us per layer", 1},
+                     {"gbps", "GB/s", 2},
+                     {"gflops", "GFLOP/s", 1},
+                     {"floor_us", "floor us", 1},
+                     {"efficiency", "efficiency", 3}});
+}
+
+void run(const Options& options) {
+  const std::vector<Case> cases = cases_of(options);
+  Machine machine(cases, options.quick);
+  machine.measure();
+  std::vector<Measured> measured;
+  for (const Case& task : cases) {
+    machine.measure_again_if_due();
+    measured.push_back(measure(task, machine, options.quick));
+  }
+  machine.measure();
+  Json rows = Json::array();
+  for (const Measured& one : measured) {
+    rows.push_back(row_of(one, machine.rates(one.task.threads)));
+    if (const double efficiency = rows.back()["efficiency"].get<double>(); efficiency > 1) {
+      fmt::print(stderr,
+                 "bench attention: {}: efficiency {:.3f} is above 1, so the floor is too high: a "
+                 "fault of this benchmark\n",
+                 one.task.text(), efficiency);
+    }
+  }
+  if (options.json) {
+    print_json({{"machine", machine.facts()}, {"rows", rows}});
+  } else {
+    print(machine.facts(), rows);
+  }
+}
+
+}  // namespace
+
+void add_bench_attention(CLI::App& bench) {
+  CLI::App* attention = bench.add_subcommand(
+      "attention", "Microseconds of attend per layer, and how near they are to what is possible");
+  auto options = std::make_shared<Options>();
+  attention->add_flag("--json", options->json, "Print {\"machine\": {...}, \"rows\": [...]}");
+  attention->add_flag("--full", options->full, "All shapes, contexts, codecs and threads");
+  attention->add_flag("--quick", options->quick,
+                      "Small contexts and few passes, for a test: the numbers mean little");
+  add_list(*attention, "--shape", options->shapes, parse_shape,
+           "Query heads, KV heads, head size: 32/8/128,9/3/64");
+  add_list(
+      *attention, "--context", options->contexts,
+      [](const std::string& text) { return parse_count(text, 1, 1 << 20); },
+      "Tokens, the queries among them: 4096,16384");
+  add_list(*attention, "--codec", options->codecs, parse_codec,
+           "Of keys and values, or of each: f16,int8/f16");
+  add_list(*attention, "--threads", options->threads, parse_threads, "Counts, or all: 1,all");
+  add_list(
+      *attention, "--queries", options->queries,
+      [](const std::string& text) { return parse_count(text, 1, 1 << 16); },
+      "The last tokens of the context: 1 for decode, 512 for prefill");
+  attention->callback([options] { run(*options); });
+}
+
+}  // namespace quire::tool

@@ -1,0 +1,34 @@
+#include "noise.h"
+
+#include <algorithm>
+#include <bit>
+#include <random>
+
+namespace quire::tool {
+namespace {
+
+constexpr std::size_t kDrawn = 1000003;  // a prime: no shape has rows or pages that repeat
+
+// Rounds towards zero; what is below the smallest normal number becomes zero.
+// Requires: |number| < 65,504.
+std::uint16_t to_f16(float number) {
+  const auto bits = std::bit_cast<std::uint32_t>(number);
+  const std::uint32_t sign = bits >> 16 & 0x8000;
+  const std::uint32_t rest = bits & 0x7fffffff;
+  constexpr std::uint32_t kSmallest = 113u << 23;  // 2^-14
+  return static_cast<std::uint16_t>(rest < kSmallest ? sign : sign | (rest - (112u << 23)) >> 13);
+}
+
+}  // namespace
+
+std::vector<std::uint16_t> normal_f16(std::size_t count) {
+  std::mt19937 engine(1);
+  std::normal_distribution<float> normal;
+  std::vector<std::uint16_t> numbers(count);
+  const std::size_t drawn = std::min(count, kDrawn);
+  for (std::size_t i = 0; i < drawn; ++i) numbers[i] = to_f16(normal(engine));
+  for (std::size_t i = drawn; i < count; ++i) numbers[i] = numbers[i - drawn];
+  return numbers;
+}
+
+}  // namespace quire::tool

@@ -1,0 +1,41 @@
+// Options that take lists: `--codec f16,int8/f16`. A wrong item is wrong usage.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "quire/spec.hpp"
+
+namespace quire::tool {
+
+// "a,b" as {"a", "b"}.
+std::vector<std::string> split(const std::string& text, char separator);
+
+// Adds an option that replaces `list` by the items given. `parse` turns one into a value and throws
+// std::invalid_argument, saying what was found and what is expected, when it cannot.
+// Requires: `list` lives as long as the program.
+template <typename T, typename Parse>
+void add_list(CLI::App& command, const std::string& name, std::vector<T>& list, Parse parse,
+              const std::string& help) {
+  const auto read = [name, &list, parse](const std::string& text) {
+    list.clear();
+    try {
+      for (const std::string& item : split(text, ',')) list.push_back(parse(item));
+    } catch (const std::invalid_argument& error) {
+      throw CLI::ValidationError(name, error.what());
+    }
+  };
+  command.add_option_function<std::string>(name, read, help)->type_name("LIST");
+}
+
+// A whole number in [least, most].
+std::int64_t parse_count(const std::string& text, std::int64_t least, std::int64_t most);
+
+// "int8": keys and values alike; "int8/f16": keys, then values.
+CodecPair parse_codec(const std::string& text);
+std::string name_of(const CodecPair& codec);
+
+}  // namespace quire::tool
