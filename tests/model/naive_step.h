@@ -69,6 +69,7 @@ struct NaiveAnswer {
   std::vector<double> logits;  // [column], -inf where the query does not see
   std::vector<double> probabilities;
   double magnitude = 0;      // of the products in a logit: bounds their rounding
+  double reach = 0;          // |q| |k|, scaled: bounds the rounding of q itself
   double largest_value = 0;  // of what is mixed
 };
 
@@ -230,7 +231,11 @@ class NaiveStep {
         const double* key = column.read->key.data() + kv_head * shape.key_dim;
         double dot = 0;
         double magnitude = 0;
+        double query_square = 0;
+        double key_square = 0;
         for (int c = 0; c < shape.key_dim; ++c) {
+          query_square += double{q[c]} * double{q[c]};
+          key_square += key[c] * key[c];
           dot += double{q[c]} * key[c];
           magnitude += std::fabs(double{q[c]} * key[c]);
         }
@@ -245,6 +250,8 @@ class NaiveStep {
           magnitude += std::fabs(bias);
         }
         answer.magnitude = std::max(answer.magnitude, magnitude * std::max(scale, 1.0));
+        answer.reach =
+            std::max(answer.reach, std::sqrt(query_square * key_square) * std::max(scale, 1.0));
         top = std::max(top, logit);
       }
       answer.logits.push_back(logit);

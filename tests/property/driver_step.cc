@@ -88,9 +88,29 @@ int query_heads_of(Random& random, const LayerSpec& layer) {
   return fixed > 0 ? static_cast<int>(fixed) : layer.kv_heads * random.number(1, 2);
 }
 
-// f32 sums over a short history: a few units in the last place of the largest term.
-double tolerance(const NaiveAnswer& answer) {
-  return (1e-5 + 4e-6 * answer.magnitude) * (1 + answer.largest_value);
+// How far attention may be off: f32 sums over a short history, a few units in the last place of the
+// largest term; and what kernels round queries and weights to, 8 bits for bf16 and 15 for int8.
+struct Tolerance {
+  double logit;
+  double out;
+};
+
+Tolerance tolerance(const NaiveAnswer& answer, const NaiveSpec& spec, std::size_t layer) {
+  const LayerSpec& shape = spec.spec.layers[spec.owner_of[layer]];
+  const auto uses = [&](const char* codec) {
+    return shape.codec.key == codec || shape.codec.value == codec;
+  };
+  double query = 0;
+  double weight = 0;
+  if (uses("int8")) {
+    query = std::sqrt(static_cast<double>(shape.key_dim)) / 65534;
+    weight = 64.0 / 65534;
+  }
+  if (uses("bf16") || spec.row_type[layer] == DType::bf16) query = weight = 1.0 / 256;
+  const double sums = (1e-5 + 4e-6 * answer.magnitude) * (1 + answer.largest_value);
+  const double logit = query * answer.reach;
+  return {sums + logit,
+          sums + 2 * (weight + std::expm1(2 * std::min(logit, 20.0))) * answer.largest_value};
 }
 
 }  // namespace
@@ -265,16 +285,19 @@ void Driver::attend(Random& random, OpenStep& open, std::size_t layer) {
       const std::int64_t row = part.rows[i];
       for (int h = 0; h < heads; ++h) {
         const NaiveAnswer& answer = answers[i][at(h)];
-        const double allowed = tolerance(answer);
-        const auto differs = [&](const char* what, std::int64_t j, float found, double wanted) {
+        const Tolerance allowed = tolerance(answer, *model.spec, layer);
+        const auto differs = [&](const char* what, std::int64_t j, float found, double wanted,
+                                 double by) {
           throw Disagreement(fmt::format(
               "{}: layer {} token {} (position {}) head {} number {}: {}, expected {} +- {}", what,
-              layer, row, model.batch.tokens[at(row)].position, h, j, found, wanted, allowed));
+              layer, row, model.batch.tokens[at(row)].position, h, j, found, wanted, by));
         };
         for (std::int64_t c = 0; c < dim; ++c) {
           const float found = out[at((row * heads + h) * dim + c)];
           const double wanted = answer.out[at(c)];
-          if (!(std::fabs(double{found} - wanted) <= allowed)) differs("attend", c, found, wanted);
+          if (!(std::fabs(double{found} - wanted) <= allowed.out)) {
+            differs("attend", c, found, wanted, allowed.out);
+          }
         }
         for (std::int64_t j = 0; all && j < columns; ++j) {
           const bool inside = at(j) < answer.logits.size();
@@ -284,9 +307,10 @@ void Driver::attend(Random& random, OpenStep& open, std::size_t layer) {
           const float score = scores[at((row * heads + h) * columns + j)];
           const float found = probabilities[at((row * heads + h) * columns + j)];
           const bool same = std::isinf(logit) ? double{score} == logit
-                                              : std::fabs(double{score} - logit) <= allowed;
-          if (!same) differs("scores", j, score, logit);
-          if (!(std::fabs(double{found} - p) <= allowed)) differs("probabilities", j, found, p);
+                                              : std::fabs(double{score} - logit) <= allowed.logit;
+          if (!same) differs("scores", j, score, logit, allowed.logit);
+          const double off = std::expm1(2 * std::min(allowed.logit, 20.0));
+          if (!(std::fabs(double{found} - p) <= off)) differs("probabilities", j, found, p, off);
         }
       }
     }
