@@ -102,8 +102,10 @@ struct Mixed {
 Mixed mixed_batch(SequenceId a, SequenceId b, std::int64_t tokens, std::mt19937_64& random) {
   Mixed mixed;
   std::vector<std::int64_t> rows[2];
+  int who = static_cast<int>(random() % 2);
   for (std::int64_t t = 0; t < tokens;) {
-    const int who = static_cast<int>(random() % 2);
+    // Both take part: the second run is the other's.
+    who = rows[0].empty() != rows[1].empty() ? 1 - who : static_cast<int>(random() % 2);
     const auto run =
         std::min<std::int64_t>(tokens - t, 1 + static_cast<std::int64_t>(random() % 200));
     mixed.batch.add(who == 0 ? a : b, static_cast<std::int64_t>(rows[who].size()), run);
