@@ -1,8 +1,8 @@
 // The instruction sets that kernels are written in, and the one this process uses.
 //
 // Files named *_avx2.cc and *_avx512.cc are compiled for that set alone. What they define must have
-// internal linkage, but for the tables they export: an inline function they share with other files
-// could be the copy that the linker keeps.
+// internal linkage, but for the tables and functions they export: an inline function they share
+// with other files could be the copy that the linker keeps.
 //
 // Thread-safety: any thread.
 #pragma once

@@ -12,6 +12,7 @@ namespace {
 
 using Floats = __m256;
 constexpr int kLanes = 8;
+constexpr int kRegisters = 16;
 
 inline Floats load_floats(const void* from) {
   return _mm256_loadu_ps(static_cast<const float*>(from));

@@ -12,6 +12,7 @@ namespace {
 
 using Floats = __m512;
 constexpr int kLanes = 16;
+constexpr int kRegisters = 32;
 
 inline Floats load_floats(const void* from) { return _mm512_loadu_ps(from); }
 inline void store_floats(float* to, Floats a) { _mm512_storeu_ps(to, a); }

@@ -1,5 +1,5 @@
-// Sixteen floats in plain C++: the specification of the other lanes, and what machines without them
-// run. Everything here has internal linkage, as in the others.
+// Sixteen floats in plain C++: what the other lanes are tested against, and what machines without
+// them run. Everything here has internal linkage, as in the others.
 #pragma once
 
 #include <bit>
@@ -14,6 +14,7 @@ namespace quire {
 namespace {
 
 constexpr int kLanes = 16;
+constexpr int kRegisters = 4;  // of 16 lanes, as 16 registers of 4 hold them
 
 // Four lanes at a time, as every vector unit has them. Said in the type, since g++ 12 keeps 16 sums
 // of a plain loop in memory.

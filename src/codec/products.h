@@ -11,15 +11,18 @@
 // `Ops` says how a codec does that:
 //
 //     kPack, kCodeBytes   of the tiles
-//     kHeaderBytes        what stands before the weights of a prepared row
+//     kHeaderBytes        what stands before the weights of a prepared row (kQueryHeaderBytes: of a
+//                         prepared query)
 //     kStepBytes          weights of one step
-//     kMaxRows, kVectors  R at most, and N of R rows: what fits the registers
+//     kMaxRows, vectors(R)  R at most, and N of R rows: what fits the registers
 //     Sum, zero()         sums of one vector
 //     Operand load(data)  one vector of codes, unpacked
 //     Weight weight(at)   one row's weights of a step, in all lanes
 //     add(sum, operand, weight)
 //     score(sum, header, part, scales)   a sum of keys as logits; scales: of its lanes, or null
 //     mixed(sum, header)                 a sum of values as floats
+//     kQueryRest          whether a query has a rest, at query_rest_at(dim), that is multiplied too
+//                         where the header of one of the rows begins with something but 0
 //
 // Everything here has internal linkage on purpose.
 #pragma once
@@ -186,15 +189,29 @@ void scores(const PageSide& keys, int first, int end, const Operands& queries, f
     return keys.scales == nullptr ? nullptr : keys.scales + (part * keys.slots + first + lane) * 2;
   };
   out += first;
-  run_all<Ops>({data, tile_bytes, kVectorBytes, first_steps}, tiles, queries, Ops::kHeaderBytes,
-               ahead, [&](int row, int lane, const typename Ops::Sum& sum) {
+  run_all<Ops>({data, tile_bytes, kVectorBytes, first_steps}, tiles, queries,
+               Ops::kQueryHeaderBytes, ahead, [&](int row, int lane, const typename Ops::Sum& sum) {
                  const std::byte* header = queries.rows + row * queries.stride;
                  store_floats(out + row * out_stride + lane,
                               Ops::score(sum, header, 0, scales(0, lane)));
                });
+  if constexpr (Ops::kQueryRest) {
+    bool some_left = false;
+    for (int row = 0; row < queries.count; ++row) {
+      some_left = some_left || *reinterpret_cast<const int*>(queries.rows + row * queries.stride);
+    }
+    if (!some_left) return;
+    run_all<Ops>({data, tile_bytes, kVectorBytes, steps}, tiles, queries,
+                 Ops::query_rest_at(keys.dim), {},
+                 [&](int row, int lane, const typename Ops::Sum& sum) {
+                   float* to = out + row * out_stride + lane;
+                   store_floats(to, add(load_floats(to), sum));
+                 });
+    return;
+  }
   if (first_steps == steps) return;
   run_all<Ops>({data + first_steps * kVectorBytes, tile_bytes, kVectorBytes, steps - first_steps},
-               tiles, queries, Ops::kHeaderBytes + first_steps * Ops::kStepBytes, {},
+               tiles, queries, Ops::kQueryHeaderBytes + first_steps * Ops::kStepBytes, {},
                [&](int row, int lane, const typename Ops::Sum& sum) {
                  const std::byte* header = queries.rows + row * queries.stride;
                  float* to = out + row * out_stride + lane;
@@ -226,11 +243,17 @@ constexpr Products products_of() {
 
 // --- what kernels share ----------------------------------------------------------------------
 
+// R at most: `most` where there are 32 registers, `fewer` where there are 16.
+constexpr int rows_for(int most, int fewer) {
+  return kRegisters == 32 ? most : kRegisters == 16 ? fewer : 2;
+}
+
 // Vectors at once for R rows whose sums take `registers` each: enough sums to hide the latency of
 // the multiply, as few as leave room for operands.
 constexpr int vectors_for(int rows, int registers = 1) {
-  if (kLanes == kTile) return 4 / registers;
-  return rows == 1 ? 8 / registers : rows == 2 ? 4 : 2;
+  if (kRegisters == 32) return 4 / registers;
+  if (kRegisters == 16) return rows == 1 ? 8 / registers : rows == 2 && registers == 1 ? 4 : 2;
+  return 1;
 }
 
 // Sums of floats times floats: f32 as it is, and what other codes expand to.
@@ -238,8 +261,10 @@ struct F32Ops {
   static constexpr int kPack = 1;
   static constexpr int kCodeBytes = 4;
   static constexpr int kHeaderBytes = 0;
+  static constexpr int kQueryHeaderBytes = 0;
+  static constexpr bool kQueryRest = false;
   static constexpr int kStepBytes = 4;
-  static constexpr int kMaxRows = 6;
+  static constexpr int kMaxRows = rows_for(6, 6);
   static constexpr int vectors(int rows) { return vectors_for(rows); }
   using Sum = Floats;
   using Operand = Floats;

@@ -8,6 +8,7 @@
 // of every sequence; there are as many sequences as it takes for a pass to read more than the
 // caches hold (uncached_bytes), so that all of it comes from memory. Where that many take too long
 // or too much memory there are fewer, and fewer layers if need be: a trial with one layer tells.
+// Queries are f16, or bf16 where the keys are, as in an engine that computes in bf16.
 //
 // `us` is the best pass, over its calls. `bytes` are the cached bytes that the queries of one layer
 // see, each once: pages that the last query reads sealed at their sealed bytes, the rest as rows.
@@ -83,6 +84,7 @@ struct Case {
                        name_of(codec), queries, queries == 1 ? "query" : "queries", threads,
                        threads == 1 ? "thread" : "threads");
   }
+  DType query_type() const { return codec.key == "bf16" ? DType::bf16 : DType::f16; }
   // Of all queries and query heads, for one side.
   double multiply_adds() const {
     const std::int64_t pairs = queries * (context - queries) + queries * (queries + 1) / 2;
@@ -137,7 +139,8 @@ Workload::Workload(const Case& task, int layers, int sequences)
   const std::int64_t rows = std::max(kStepTokens, task.queries);
   source_ =
       normal_f16(static_cast<std::size_t>(rows * shape.kv_heads * shape.head_dim) + kSourceShift);
-  q_ = normal_f16(static_cast<std::size_t>(task.queries * shape.query_heads * shape.head_dim));
+  const auto numbers = static_cast<std::size_t>(task.queries * shape.query_heads * shape.head_dim);
+  q_ = task.query_type() == DType::bf16 ? normal_bf16(numbers) : normal_f16(numbers);
   out_.resize(q_.size());
   for (int i = 0; i < sequences; ++i) {
     const Sequence sequence = cache_.open().value();
@@ -167,8 +170,8 @@ void Workload::put(Step& step) {
 }
 
 double Workload::pass() {
-  const auto q = TensorView::dense(q_.data(), DType::f16, task_.queries, task_.shape.query_heads,
-                                   task_.shape.head_dim);
+  const auto q = TensorView::dense(q_.data(), task_.query_type(), task_.queries,
+                                   task_.shape.query_heads, task_.shape.head_dim);
   const auto out =
       OutputView::dense(out_.data(), task_.queries, task_.shape.query_heads, task_.shape.head_dim);
   const auto start = Clock::now();

@@ -19,16 +19,24 @@ std::uint16_t to_f16(float number) {
   return static_cast<std::uint16_t>(rest < kSmallest ? sign : sign | (rest - (112u << 23)) >> 13);
 }
 
-}  // namespace
+// Rounds towards zero.
+std::uint16_t to_bf16(float number) {
+  return static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(number) >> 16);
+}
 
-std::vector<std::uint16_t> normal_f16(std::size_t count) {
+std::vector<std::uint16_t> normal(std::size_t count, std::uint16_t (*to_bits)(float)) {
   std::mt19937 engine(1);
-  std::normal_distribution<float> normal;
+  std::normal_distribution<float> distribution;
   std::vector<std::uint16_t> numbers(count);
   const std::size_t drawn = std::min(count, kDrawn);
-  for (std::size_t i = 0; i < drawn; ++i) numbers[i] = to_f16(normal(engine));
+  for (std::size_t i = 0; i < drawn; ++i) numbers[i] = to_bits(distribution(engine));
   for (std::size_t i = drawn; i < count; ++i) numbers[i] = numbers[i - drawn];
   return numbers;
 }
+
+}  // namespace
+
+std::vector<std::uint16_t> normal_f16(std::size_t count) { return normal(count, to_f16); }
+std::vector<std::uint16_t> normal_bf16(std::size_t count) { return normal(count, to_bf16); }
 
 }  // namespace quire::tool

@@ -11,7 +11,7 @@ struct Bf16Ops : F32Ops {
   static constexpr int kPack = 2;
   static constexpr int kCodeBytes = 2;
   static constexpr int kStepBytes = 8;
-  static constexpr int kMaxRows = 4;
+  static constexpr int kMaxRows = rows_for(4, 4);
   struct Operand {
     Floats even, odd;
   };

@@ -1,5 +1,8 @@
-// Attention on bf16 tiles with vdpbf16ps: queries and weights are rounded to bf16, the products of
-// two neighbours are added to an f32 in one instruction.
+// Attention on bf16 tiles with vdpbf16ps: the products of two neighbours are added to an f32 in one
+// instruction. Weights are rounded to bf16. A query is the sum of two bf16, itself rounded and what
+// is left, each with its own sum; where nothing is left of any query, as with queries that are bf16
+// already, the second is not made, and the bits are the same. A prepared query is a header that
+// says whether something is left, the rounded channels, and the rest of them.
 #if defined(__x86_64__)
 #include "base/lanes_avx512.h"
 #include "codec/bf16/kernels.h"
@@ -8,9 +11,18 @@
 namespace quire {
 namespace {
 
+std::size_t bf16_bytes(int count) noexcept {
+  return round_up_64(static_cast<std::size_t>(count) * 2);
+}
+
 struct Bf16DotOps : F32Ops {
   static constexpr int kPack = 2;
   static constexpr int kCodeBytes = 2;
+  static constexpr bool kQueryRest = true;
+  static constexpr int kQueryHeaderBytes = 64;
+  static int query_rest_at(int dim) {
+    return kQueryHeaderBytes + static_cast<int>(bf16_bytes(dim));
+  }
   using Operand = __m512bh;
   using Weight = __m512bh;
   QUIRE_INLINE static Operand load(const std::byte* data) {
@@ -27,16 +39,23 @@ void store_bf16(std::byte* to, Floats a) {
                       reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(a)));
 }
 
-std::size_t bf16_bytes(int count) noexcept {
-  return round_up_64(static_cast<std::size_t>(count) * 2);
-}
+std::size_t query_bytes(int dim) noexcept { return 64 + 2 * bf16_bytes(dim); }
 
 void prepare(const float* query, int dim, int, std::byte* prepared) noexcept {
+  std::byte* rounded = prepared + Bf16DotOps::kQueryHeaderBytes;
+  std::byte* rest = prepared + Bf16DotOps::query_rest_at(dim);
+  int some_left = 0;
   for (int c = 0; c < dim; c += kLanes) {
     const int left = dim - c < kLanes ? dim - c : kLanes;
     const auto mask = static_cast<__mmask16>((1u << left) - 1u);
-    store_bf16(prepared + c * 2, _mm512_maskz_loadu_ps(mask, query + c));
+    const Floats q = _mm512_maskz_loadu_ps(mask, query + c);
+    const Floats off = sub(q, round_to_bf16(q));
+    store_bf16(rounded + c * 2, q);
+    store_bf16(rest + c * 2, off);
+    // Not equal to 0: NaN too.
+    some_left |= _mm512_cmp_ps_mask(off, zeros(), _CMP_NEQ_UQ);
   }
+  *reinterpret_cast<int*>(prepared) = some_left;
 }
 
 void weigh(const PageSide&, const float* weights, int first, int end,
@@ -47,7 +66,7 @@ void weigh(const PageSide&, const float* weights, int first, int end,
 }  // namespace
 
 const Kernel kBf16KernelAvx512 = {.takes_keys = takes_all_keys,
-                                  .query_bytes = bf16_bytes,
+                                  .query_bytes = query_bytes,
                                   .prepare = prepare,
                                   .weight_bytes = bf16_bytes,
                                   .weigh = weigh,

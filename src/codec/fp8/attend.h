@@ -27,9 +27,11 @@ struct Fp8PairOps {  // on expanded operands: two neighbours at a step
   static constexpr int kPack = 2;
   static constexpr int kCodeBytes = 4;
   static constexpr int kHeaderBytes = 0;
+  static constexpr int kQueryHeaderBytes = 0;
+  static constexpr bool kQueryRest = false;
   static constexpr int kStepBytes = 8;
-  static constexpr int kMaxRows = kLanes == kTile ? 6 : 4;
-  static constexpr int vectors(int rows) { return kLanes == kTile ? 2 : rows == 1 ? 4 : 2; }
+  static constexpr int kMaxRows = rows_for(6, 4);
+  static constexpr int vectors(int rows) { return vectors_for(rows, 2); }
   using Sum = PairSums;
   struct Operand {
     Floats low, high;
@@ -58,7 +60,7 @@ struct Fp8Ops : Fp8PairOps<Format> {
   static constexpr int kPack = 4;
   static constexpr int kCodeBytes = 1;
   static constexpr int kStepBytes = 16;
-  static constexpr int kMaxRows = 4;
+  static constexpr int kMaxRows = rows_for(4, 4);
   using Operand = Quads;
   struct Weight {
     Floats w02, w13;

@@ -22,8 +22,10 @@ struct Int16Ops {  // on expanded operands: two neighbours at a step
   static constexpr int kPack = 2;
   static constexpr int kCodeBytes = 2;
   static constexpr int kHeaderBytes = 16;
+  static constexpr int kQueryHeaderBytes = 16;
+  static constexpr bool kQueryRest = false;
   static constexpr int kStepBytes = 4;
-  static constexpr int kMaxRows = kLanes == kTile ? 6 : 4;
+  static constexpr int kMaxRows = rows_for(6, 4);
   static constexpr int vectors(int rows) { return vectors_for(rows); }
   using Sum = Ints;
   using Operand = Ints;
@@ -50,7 +52,7 @@ struct Int8Ops : Int16Ops {
   static constexpr int kPack = 4;
   static constexpr int kCodeBytes = 1;
   static constexpr int kStepBytes = 8;
-  static constexpr int kMaxRows = 4;
+  static constexpr int kMaxRows = rows_for(4, 4);
   struct Operand {
     Ints even, odd;
   };
