@@ -7,8 +7,8 @@
 
 namespace quire::tool {
 
-// Normally distributed numbers as the bits of f16 or bf16, the same on every run. They repeat after about a
-// million, which no codec and no attention sees.
+// Normally distributed numbers as the bits of f16 or bf16, the same on every run. They repeat after
+// about a million, which no codec and no attention sees.
 std::vector<std::uint16_t> normal_f16(std::size_t count);
 std::vector<std::uint16_t> normal_bf16(std::size_t count);
 
