@@ -15,10 +15,11 @@
 #include <cstring>
 #include <deque>
 #include <limits>
+#include <optional>
 
 #include "attend/operand.h"
 #include "attend/softmax.h"
-#include "base/numbers.h"
+#include "base/convert.h"
 
 namespace quire {
 namespace {
@@ -80,12 +81,6 @@ struct UnitPage {
   std::vector<Seen> slices_seen;  // [slice][query], where there are several
 };
 
-bool all_finite(const float* numbers, std::int64_t count) noexcept {
-  float sum = 0.0f;  // of zeros, or NaN
-  for (std::int64_t i = 0; i < count; ++i) sum += numbers[i] * 0.0f;
-  return sum == 0.0f;
-}
-
 // The queries of one block in f32, and prepared for a kernel as the slice at hand must meet them:
 // turned back by its turn. Turns follow each other along a history, so the last one is enough to
 // make each once.
@@ -96,6 +91,7 @@ class QueryBlock {
         rows_(static_cast<std::int64_t>(queries.size()) * group.count),
         dim_(task.store->key_dim) {
     plain_.resize(static_cast<std::size_t>(rows_ * dim_));
+    const ConvertRows convert = convert_rows(task.q.dtype, DType::f32, task.isa);
     const auto* data = static_cast<const std::byte*>(task.q.data);
     float* to = plain_.data();
     for (const Query& query : queries) {
@@ -103,15 +99,12 @@ class QueryBlock {
         const std::byte* from =
             data + (query.row * task.q.token_stride + (group.first + h) * task.q.head_stride) *
                        static_cast<std::int64_t>(bytes_of(task.q.dtype));
-        if (task.q.dtype == DType::f32) {
-          std::memcpy(to, from, static_cast<std::size_t>(dim_) * sizeof(float));
-        } else {
-          for (std::int64_t c = 0; c < dim_; ++c) {
-            to[c] = load_element(task.q.dtype, from, static_cast<std::size_t>(c));
-          }
-        }
+        const float largest = convert(from, 0, reinterpret_cast<std::byte*>(to), 0, 1,
+                                      static_cast<std::size_t>(dim_));
         // A broken query must not look like one that sees nothing, whatever codes make of it.
-        if (!all_finite(to, dim_)) std::fill_n(to, dim_, std::numeric_limits<float>::quiet_NaN());
+        if (!std::isfinite(largest)) {
+          std::fill_n(to, dim_, std::numeric_limits<float>::quiet_NaN());
+        }
       }
     }
   }
@@ -164,21 +157,23 @@ class QueryBlock {
   Prepared forms_[2];  // for rows, for sealed pages
 };
 
-// The operand of one side in both forms, remade when another page is wanted.
+// The operand of one side in both forms, each made when it is first wanted, and remade when another
+// page is.
 class BothForms {
  public:
   BothForms(const LayerStore& store, Side side, Isa isa, int head)
-      : forms_{Operand({store, side, head, false, isa}), Operand({store, side, head, true, isa})} {}
+      : store_(store), side_(side), isa_(isa), head_(head) {}
 
-  const Reader& reader(bool sealed) const noexcept { return forms_[sealed].reader(); }
+  const Reader& reader(bool sealed) { return form(sealed).reader(); }
 
   const Operand& of(bool sealed, const PageBytes& page, int count, bool many) {
+    Operand& operand = form(sealed);
     Made wanted{page, count, many, true};
     if (made_[sealed] != wanted) {
-      forms_[sealed].make(page, count, many);
+      operand.make(page, count, many);
       made_[sealed] = wanted;
     }
-    return forms_[sealed];
+    return operand;
   }
 
  private:
@@ -189,7 +184,17 @@ class BothForms {
     bool ready = false;
     bool operator==(const Made&) const = default;
   };
-  Operand forms_[2];  // of rows, of sealed pages
+
+  Operand& form(bool sealed) {
+    if (!forms_[sealed]) forms_[sealed].emplace(Reader(store_, side_, head_, sealed, isa_));
+    return *forms_[sealed];
+  }
+
+  const LayerStore& store_;
+  Side side_;
+  Isa isa_;
+  int head_;
+  std::optional<Operand> forms_[2];  // of rows, of sealed pages
   Made made_[2];
 };
 
@@ -274,7 +279,7 @@ class BlockWalk {
   }
 
   // The keys of a page, to be brought near before take() asks for them.
-  Ahead keys_of(const PageSlice& slice) const noexcept {
+  Ahead keys_of(const PageSlice& slice) {
     return many_ ? Ahead{} : keys_.reader(true).ahead(bytes_of_page(slice));
   }
 
