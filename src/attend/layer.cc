@@ -150,13 +150,18 @@ SealedPart sealed_part(const LayerStore& store, Side side, int head, std::byte* 
           place.scale_bytes > 0 ? sealed + place.scales : nullptr, place.scale_bytes};
 }
 
+std::size_t rows_place(const LayerStore& store, Side side, int head) noexcept {
+  std::size_t place =
+      store.rows_offset + static_cast<std::size_t>(head) * head_rows_bytes(store, side);
+  if (side == Side::value && !store.mla) {
+    place += static_cast<std::size_t>(store.heads) * head_rows_bytes(store, Side::key);
+  }
+  return place;
+}
+
 std::byte* rows_part(const LayerStore& store, Side side, int head, std::byte* rows,
                      int slot) noexcept {
-  std::byte* part = rows + store.rows_offset;
-  if (side == Side::value && !store.mla) {
-    part += static_cast<std::size_t>(store.heads) * head_rows_bytes(store, Side::key);
-  }
-  return part + static_cast<std::size_t>(head) * head_rows_bytes(store, side) +
+  return rows + rows_place(store, side, head) +
          static_cast<std::size_t>(slot) * row_bytes(store, side);
 }
 

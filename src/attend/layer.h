@@ -65,6 +65,9 @@ struct SealedPart {
 };
 SealedPart sealed_part(const LayerStore& store, Side side, int head, std::byte* sealed) noexcept;
 
+// Where the rows of one head and side begin inside a page's rows block.
+std::size_t rows_place(const LayerStore& store, Side side, int head) noexcept;
+
 // The rows of one head and side inside a page's rows block, from `slot` on: [slot][dim] in the row
 // type, with `dim` the stored one (key_dim for both sides of an MLA layer).
 std::byte* rows_part(const LayerStore& store, Side side, int head, std::byte* rows,

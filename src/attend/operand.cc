@@ -25,7 +25,9 @@ Reader::Reader(const LayerStore& s, Side the_side, int the_head, bool is_sealed,
       sealed(is_sealed),
       isa(the_isa),
       slots(padded(s.page_tokens)),
-      place(sealed_place(s, the_side, the_head)) {
+      place(sealed_place(s, the_side, the_head)),
+      rows_at(rows_place(s, the_side, the_head)),
+      rows_bytes(head_rows_bytes(s, the_side)) {
   const TileShape shape = s.tile(side);
   codec = !sealed ? &float_codec(s.row_type) : side == Side::key ? s.key_codec : s.value_codec;
   dim = side == Side::key ? s.key_dim : s.value_dim;
@@ -40,7 +42,8 @@ Reader::Reader(const LayerStore& s, Side the_side, int the_head, bool is_sealed,
 }
 
 Ahead Reader::ahead(const PageBytes& page) const noexcept {
-  if (!sealed || page.sealed == nullptr) return {};
+  if (!sealed) return page.rows == nullptr ? Ahead{} : Ahead{page.rows + rows_at, rows_bytes};
+  if (page.sealed == nullptr) return {};
   const std::size_t end =
       place.scale_bytes > 0 ? place.scales + place.scale_bytes : place.data + place.data_bytes;
   return {page.sealed + place.data, end - place.data};

@@ -26,7 +26,7 @@ struct PageBytes {
 struct Reader {
   Reader(const LayerStore& store, Side side, int head, bool sealed, Isa isa) noexcept;
 
-  // What of a sealed page will be read, to be brought near.
+  // What of a page will be read, to be brought near.
   Ahead ahead(const PageBytes& page) const noexcept;
   // Brings the scales near: weights are multiplied by them before the codes are read.
   [[gnu::always_inline]] void fetch_scales(const PageBytes& page) const noexcept {
@@ -48,6 +48,8 @@ struct Reader {
   int split;  // of the parts that have scales of their own; dim: one part
   int slots;  // padded
   SealedPlace place;
+  std::size_t rows_at;  // in the rows block
+  std::size_t rows_bytes;
 };
 
 class Operand {

@@ -280,7 +280,9 @@ class BlockWalk {
 
   // The keys of a page, to be brought near before take() asks for them.
   Ahead keys_of(const PageSlice& slice) {
-    return many_ ? Ahead{} : keys_.reader(true).ahead(bytes_of_page(slice));
+    if (many_) return {};
+    const bool sealed = slice.reads_sealed(queries_.front().sealed_below);
+    return keys_.reader(sealed).ahead(bytes_of_page(slice));
   }
 
   // Takes one unit into the states of its work item. `after`: what is read next.

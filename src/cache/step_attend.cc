@@ -142,14 +142,15 @@ namespace {
 // States of [rows][heads][dim], in one piece.
 struct StateBuffer {
   StateBuffer(std::int64_t rows, std::int64_t heads, std::int64_t dim)
-      : floats(static_cast<std::size_t>(rows * heads * (dim + 2))),
-        view{floats.data(),
-             floats.data() + rows * heads * dim,
-             floats.data() + rows * heads * (dim + 1),
+      : floats(std::make_unique_for_overwrite<float[]>(
+            static_cast<std::size_t>(rows * heads * (dim + 2)))),
+        view{floats.get(),
+             floats.get() + rows * heads * dim,
+             floats.get() + rows * heads * (dim + 1),
              rows,
              heads,
              dim} {}
-  std::vector<float> floats;
+  std::unique_ptr<float[]> floats;
   StateView view;
 };
 
@@ -275,8 +276,8 @@ Result<void> StepCore::run_states(int index, const TensorView& q, const StateVie
   if (data->parts.empty()) return {};
   std::vector<std::unique_ptr<SequenceWork>> works;
   std::vector<std::size_t> ends;  // of each one's tasks
-  const std::size_t wanted =
-      (4 * std::thread::hardware_concurrency() + data->parts.size()) / data->parts.size();
+  static const std::size_t cores = std::max(1u, std::thread::hardware_concurrency());
+  const std::size_t wanted = (8 * cores + data->parts.size() - 1) / data->parts.size();
   for (const StepPart& part : data->parts) {
     works.push_back(std::make_unique<SequenceWork>(*layer, slices_of(part, *layer),
                                                    queries_of(part, *layer), q, out, wanted));
