@@ -28,7 +28,7 @@ constexpr int kTile = 16;
 constexpr float kNothing = -std::numeric_limits<float>::infinity();
 
 // Rows of a block: as many as keep queries, logits and sums near the core while a page is used.
-constexpr std::int64_t kBlockRows = 96;
+constexpr std::int64_t kBlockRows = 192;
 // Rows for which it pays to expand a page.
 constexpr int kManyRows = 12;
 
