@@ -2,20 +2,15 @@
 // AVX-512 only: everything here has internal linkage on purpose.
 #pragma once
 
-#include <immintrin.h>
-
-#include <cstddef>
-#include <cstdint>
 #include <cstring>
 
+#include "base/lanes_avx512.h"
 #include "quire/spec.hpp"
 
 namespace quire {
 namespace {
 
-constexpr int kLanes = 16;
 constexpr std::size_t kVectorBytes = 64;
-using Floats = __m512;
 using Bits = std::uint32_t __attribute__((vector_size(64)));
 
 inline Floats floats_of(Bits a) { return reinterpret_cast<__m512>(a); }
@@ -23,7 +18,6 @@ inline Bits bits_of(Floats a) { return reinterpret_cast<Bits>(a); }
 inline Bits bits_of(__m512i a) { return reinterpret_cast<Bits>(a); }
 inline __m512i whole(Bits a) { return reinterpret_cast<__m512i>(a); }
 
-inline Floats spread(float a) { return _mm512_set1_ps(a); }
 inline Bits spread(std::uint32_t a) {
   return bits_of(_mm512_set1_epi32(static_cast<std::int32_t>(a)));
 }

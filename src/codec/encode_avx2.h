@@ -7,8 +7,7 @@
 namespace quire {
 namespace {
 
-// a b + c and c - a b, rounded once.
-inline Floats fma(Floats a, Floats b, Floats c) { return _mm256_fmadd_ps(a, b, c); }
+// c - a b, rounded once.
 inline Floats fma_minus(Floats a, Floats b, Floats c) { return _mm256_fnmadd_ps(a, b, c); }
 
 // To the nearest whole numbers, ties to even. What is too large becomes -2^31.
