@@ -15,7 +15,6 @@
 #include <cstring>
 #include <deque>
 #include <limits>
-#include <optional>
 
 #include "attend/operand.h"
 #include "attend/softmax.h"
@@ -155,47 +154,6 @@ class QueryBlock {
   std::vector<float> turned_;  // the same, turned back by turn_
   std::int64_t turn_ = 0;
   Prepared forms_[2];  // for rows, for sealed pages
-};
-
-// The operand of one side in both forms, each made when it is first wanted, and remade when another
-// page is.
-class BothForms {
- public:
-  BothForms(const LayerStore& store, Side side, Isa isa, int head)
-      : store_(store), side_(side), isa_(isa), head_(head) {}
-
-  const Reader& reader(bool sealed) { return form(sealed).reader(); }
-
-  const Operand& of(bool sealed, const PageBytes& page, int count, bool many) {
-    Operand& operand = form(sealed);
-    Made wanted{page, count, many, true};
-    if (made_[sealed] != wanted) {
-      operand.make(page, count, many);
-      made_[sealed] = wanted;
-    }
-    return operand;
-  }
-
- private:
-  struct Made {
-    PageBytes page;
-    int count = 0;
-    bool many = false;
-    bool ready = false;
-    bool operator==(const Made&) const = default;
-  };
-
-  Operand& form(bool sealed) {
-    if (!forms_[sealed]) forms_[sealed].emplace(Reader(store_, side_, head_, sealed, isa_));
-    return *forms_[sealed];
-  }
-
-  const LayerStore& store_;
-  Side side_;
-  Isa isa_;
-  int head_;
-  std::optional<Operand> forms_[2];  // of rows, of sealed pages
-  Made made_[2];
 };
 
 // Scales, caps and biases the dot products of a query's heads with slots [begin, end) of a slice's
