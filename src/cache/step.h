@@ -94,6 +94,7 @@ class StepCore : public std::enable_shared_from_this<StepCore> {
   StepData* data = nullptr;  // null when committed, dropped or closed
   Shelf<PutScratch> put_scratch;
 
+ private:
   // What the queries of a part see in a group, made when it is first asked for: it is the same for
   // all layers of the group.
   struct Sight {
@@ -102,7 +103,6 @@ class StepCore : public std::enable_shared_from_this<StepCore> {
   };
   std::vector<Sight> sights;  // [part][group]
 
- private:
   // These require the step's lock.
   Result<void> check_open(const char* operation) const;
   Result<const Layer*> readable_layer(const char* operation, int layer) const;
