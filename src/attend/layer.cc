@@ -33,11 +33,11 @@ int stored_dim(const LayerStore& store, Side side) noexcept {
 }
 
 std::size_t sealed_data_bytes(const LayerStore& store, Side side) noexcept {
-  return codec_of(store, side).data_bytes(store.tile(side));
+  return codec_of(store, side).data_bytes(store.tile(side, 0));
 }
 
 std::size_t sealed_scale_bytes(const LayerStore& store, Side side) noexcept {
-  return codec_of(store, side).scale_bytes(store.tile(side));
+  return codec_of(store, side).scale_bytes(store.tile(side, 0));
 }
 
 // Sealed bytes of one side of one head, padding included.
@@ -113,9 +113,10 @@ void for_each_part(const LayerStore& store, const F& f) {
 
 }  // namespace
 
-TileShape LayerStore::tile(Side side) const noexcept {
+TileShape LayerStore::tile(Side side, int head) const noexcept {
   if (mla) return {Side::key, page_tokens, key_dim, value_dim};
-  return {side, page_tokens, side == Side::key ? key_dim : value_dim, 0};
+  return {side, page_tokens, side == Side::key ? key_dim : value_dim, 0,
+          head_seed(seed, index, head, side)};
 }
 
 bool LayerStore::lossless() const noexcept {
@@ -259,7 +260,7 @@ void seal(const LayerStore& store, const std::byte* rows, int count, std::byte* 
 void seal_part(const LayerStore& store, Side side, int head, const std::byte* from, int count,
                std::byte* sealed, Scratch* scratch, Isa isa) {
   const Codec& codec = codec_of(store, side);
-  const TileShape tile = store.tile(side);
+  const TileShape tile = store.tile(side, head);
   const SealedPart part = sealed_part(store, side, head, sealed);
   const std::size_t data_bytes = aligned(part.data_bytes);
   const std::size_t bytes = data_bytes + aligned(part.scale_bytes);
@@ -287,12 +288,12 @@ void reseal_slot(const LayerStore& store, Side side, const std::byte* rounded, i
                  std::byte* sealed) {
   const auto dim = static_cast<std::size_t>(stored_dim(store, side));
   const Codec& codec = codec_of(store, side);
-  const TileShape tile = store.tile(side);
   std::vector<float> row(dim);
   std::vector<float> page;
   for (int head = 0; head < store.heads; ++head) {
     const std::byte* from = rows_to_read(store, side, head, rounded);
     for (std::size_t c = 0; c < dim; ++c) row[c] = load_element(store.row_type, from, c);
+    const TileShape tile = store.tile(side, head);
     const SealedPart part = sealed_part(store, side, head, sealed);
     if (codec.encode_slot != nullptr) {
       codec.encode_slot(tile, row.data(), slot, part.data, part.scales);
@@ -324,13 +325,13 @@ void read_sealed(const LayerStore& store, Side side, int head, const std::byte* 
   const SealedPart part = sealed_to_read(store, side, head, sealed);
   const Codec& codec = codec_of(store, side);
   if (side == Side::key || !store.mla) {
-    codec.decode(store.tile(side), part.data, part.scales, first, count, out);
+    codec.decode(store.tile(side, head), part.data, part.scales, first, count, out);
     return;
   }
   // Values of an MLA layer are the head of each latent, which is decoded whole.
   std::vector<float> latent(static_cast<std::size_t>(store.key_dim));
   for (int t = 0; t < count; ++t, out += store.value_dim) {
-    codec.decode(store.tile(side), part.data, part.scales, first + t, 1, latent.data());
+    codec.decode(store.tile(side, head), part.data, part.scales, first + t, 1, latent.data());
     std::copy_n(latent.data(), store.value_dim, out);
   }
 }

@@ -30,6 +30,7 @@ struct LayerStore {
   DType row_type = DType::f16;
   const Codec* key_codec = nullptr;
   const Codec* value_codec = nullptr;
+  std::uint64_t seed = 0;  // of the random signs of all heads
 
   // Set by place(): byte offsets inside the two blocks.
   std::size_t rows_offset = 0;
@@ -37,7 +38,7 @@ struct LayerStore {
   std::size_t sealed_offset = 0;
   std::size_t sealed_bytes = 0;
 
-  TileShape tile(Side side) const noexcept;
+  TileShape tile(Side side, int head) const noexcept;
   // Whether decode gives back exactly the rows that were sealed.
   bool lossless() const noexcept;
 };

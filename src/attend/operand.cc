@@ -28,12 +28,13 @@ Reader::Reader(const LayerStore& s, Side the_side, int the_head, bool is_sealed,
       place(sealed_place(s, the_side, the_head)),
       rows_at(rows_place(s, the_side, the_head)),
       rows_bytes(head_rows_bytes(s, the_side)) {
-  const TileShape shape = s.tile(side);
+  const TileShape shape = s.tile(side, head);
   codec = !sealed ? &float_codec(s.row_type) : side == Side::key ? s.key_codec : s.value_codec;
   dim = side == Side::key ? s.key_dim : s.value_dim;
   split = sealed && shape.parts() == 2 && place.scale_bytes > 0 ? shape.split : dim;
   kernel = codec->kernels[static_cast<std::size_t>(isa)];
-  decodes = side == Side::key ? !kernel->takes_keys(dim, split) : s.mla || dim % kTile != 0;
+  decodes = kernel == nullptr ||
+            (side == Side::key ? !kernel->takes_keys(dim, split) : s.mla || dim % kTile != 0);
   if (!decodes) return;
   codec = &float_codec(DType::f32);
   kernel = codec->kernels[static_cast<std::size_t>(isa)];

@@ -39,7 +39,7 @@ void move_slots(const CacheLayout& layout, const Group& group, const Run& run, P
         const SealedPart from = sealed_part(store, side, head, run.page->sealed);
         const SealedPart into = sealed_part(store, side, head, to.sealed);
         for (int i = 0; i < run.count; ++i) {
-          codec.copy_slot(store.tile(side), from.data, from.scales, run.first + i, into.data,
+          codec.copy_slot(store.tile(side, head), from.data, from.scales, run.first + i, into.data,
                           into.scales, slot + i);
         }
       }

@@ -282,6 +282,7 @@ Result<void> add_layer(CacheLayout& layout, int index) {
   layer.store.row_type = row;
   layer.store.key_codec = key;
   layer.store.value_codec = value;
+  layer.store.seed = layout.spec.seed;
   place(layer.store, group.rows_bytes, group.sealed_bytes);
   group.owners.push_back(index);
   group.lossless = group.lossless && layer.store.lossless();

@@ -10,6 +10,8 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -26,10 +28,15 @@ struct TileShape {
   int slots = 0;  // tokens of the page; tiles are padded to a multiple of 16
   int dim = 0;    // channels
   int split = 0;  // channels of the first part where scales are per part (MLA); 0: one part
+  std::uint64_t seed = 0;  // of this head's random signs, for codecs that rotate
 
   int padded_slots() const noexcept { return (slots + 15) / 16 * 16; }
   int parts() const noexcept { return split > 0 && split < dim ? 2 : 1; }
 };
+
+// The seed of one head's signs: the same on every machine, different for every layer, head and
+// side of a cache, and nothing but a function of the cache's seed and these.
+std::uint64_t head_seed(std::uint64_t seed, int layer, int head, Side side) noexcept;
 
 struct Codec {
   const char* name;
@@ -41,8 +48,10 @@ struct Codec {
   std::size_t (*data_bytes)(const TileShape& shape) noexcept;
   std::size_t (*scale_bytes)(const TileShape& shape) noexcept;
 
-  // The largest magnitude that can be stored without becoming infinite.
+  // The largest magnitude, and the largest norm of a row, that can be stored without becoming
+  // infinite.
   float largest;
+  float largest_norm = std::numeric_limits<float>::infinity();
 
   // Encodes slots [0, count) from rows [count][dim]; slots [count, padded) become zeros.
   void (*encode)(const TileShape& shape, const float* rows, int count, std::byte* data,
@@ -57,8 +66,15 @@ struct Codec {
                               int count, std::byte* data, std::byte* scales) noexcept;
   std::array<EncodeRows, kIsas> encode_rows;
 
-  // Attention on the codes, for each instruction set.
+  // Attention on the codes, for each instruction set; null: pages are decoded to be attended to.
   std::array<const Kernel*, kIsas> kernels;
+
+  // For codecs whose kernels multiply in a basis of their own: turns a row [dim] into that basis,
+  // and back. Null for the others.
+  void (*rotate)(const TileShape& shape, float* row) noexcept = nullptr;
+  void (*rotate_back)(const TileShape& shape, float* row) noexcept = nullptr;
+
+  bool encodes_values = true;  // false: keys only
 
   // For codecs in which a slot's bytes depend on its own row alone; null for the others.
   // Encodes one row into one slot and leaves the others.

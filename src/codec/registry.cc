@@ -33,6 +33,19 @@ const Codec* find_codec(std::string_view name) noexcept {
   return nullptr;
 }
 
+std::uint64_t head_seed(std::uint64_t seed, int layer, int head, Side side) noexcept {
+  // The finaliser of splitmix64, once for each number.
+  const auto mixed = [](std::uint64_t x) {
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+  };
+  for (const int number : {layer, head, static_cast<int>(side)}) {
+    seed = mixed(seed + 0x9e3779b97f4a7c15u + static_cast<std::uint64_t>(number));
+  }
+  return seed;
+}
+
 std::vector<std::string> codec_names() {
   std::vector<std::string> names;
   names.reserve(all_codecs().size());

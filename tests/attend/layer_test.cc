@@ -112,7 +112,7 @@ TEST(Layer, PartsLieApartInsideTheirBlocks) {
     for (int head = 0; head < store.heads; ++head) {
       for (const Side side : {Side::key, Side::value}) {
         if (store.mla && side == Side::value) continue;
-        const TileShape tile = store.tile(side);
+        const TileShape tile = store.tile(side, head);
         const std::size_t row_begin =
             size_of(rows_part(store, side, head, rows.data()) - rows.data());
         const std::size_t row_count =
@@ -143,7 +143,7 @@ TEST(Layer, LatentsTakeNoSpaceForValues) {
   const Fixture latent(latent_of(32, 16, DType::f16, "f16"));
   EXPECT_EQ(latent.rows_bytes, 16u * 48u * 2u);
   EXPECT_EQ(latent.sealed_bytes, 16u * 48u * 2u);
-  const TileShape tile = latent.store.tile(Side::value);
+  const TileShape tile = latent.store.tile(Side::value, 0);
   EXPECT_EQ(tile.side, Side::key);
   EXPECT_EQ(tile.dim, 48);
   EXPECT_EQ(tile.split, 32);
