@@ -4,9 +4,9 @@
     base < codec, page < attend < cache < prefix < tier < capi < model, tools, python
 
 A folder of src/ includes itself, the public headers and folders below it. Public headers include
-public headers. model/, tools/, python/ and examples/ include public headers and their own. Nothing
-under include/ or src/ knows of torch or Python. No file names a path of somebody's machine or the
-host of a package registry.
+public headers. model/, tools/, python/ and examples/ include public headers and their own, tools/
+also model/. Nothing under include/ or src/ knows of torch or Python. No file names a path of
+somebody's machine or the host of a package registry.
 """
 import argparse
 import os
@@ -26,7 +26,8 @@ BELOW = {
     "tier": {"base", "codec", "page", "attend", "cache", "prefix"},
     "capi": {"base", "codec", "page", "attend", "cache", "prefix", "tier"},
 }
-USERS = {"model", "tools", "python", "examples"}
+USERS = {"model": {"model"}, "tools": {"tools", "model"}, "python": {"python"},
+         "examples": {"examples"}}
 
 SOURCE = {".c", ".cc", ".cpp", ".h", ".hpp", ".in"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
@@ -53,7 +54,7 @@ def files_of(root):
 
 def target_of(root, file, include):
     """The file an #include "..." means, relative to the root; None when it is not ours."""
-    for folder in (file.parent, "include", "src"):
+    for folder in (file.parent, "include", "src", ""):
         path = os.path.normpath(os.path.join(folder, include))
         if not path.startswith("..") and (root / path).is_file():
             return pathlib.PurePosixPath(path)
@@ -69,7 +70,7 @@ def include_fault(file, target):
     if top == "include":
         return "a public header includes public headers only"
     if top in USERS:
-        return None if target.parts[0] == top else f"{top}/ uses only include/"
+        return None if target.parts[0] in USERS[top] else f"{top}/ uses only include/"
     if top == "src":
         if target.parts[0] != "src":
             return "src/ includes only include/ and src/"

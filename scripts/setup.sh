@@ -4,8 +4,8 @@
 # Says and does nothing, and uses no network, when all of them are there.
 set -eu
 
-packages="g++ cmake ninja-build pkg-config python3
-  libfmt-dev nlohmann-json3-dev libcli11-dev libgtest-dev librapidcheck-dev"
+packages="g++ cmake ninja-build pkg-config python3 libpcre2-dev libedit-dev
+  libfmt-dev nlohmann-json3-dev libcli11-dev libopenblas-dev libgtest-dev librapidcheck-dev"
 for kind in "$@"; do
   case $kind in
     coverage) packages="$packages gcovr" ;;

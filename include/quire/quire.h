@@ -188,7 +188,7 @@ typedef struct quire_layer_spec {
   int value_dim;
   int query_heads; /* 0: any multiple of kv_heads, as attend brings them */
   quire_pattern pattern;
-  const char* key_codec;   /* f32 f16 bf16 fp8_e4m3 fp8_e5m2 int8 (quire_codec_name); null: "f16" */
+  const char* key_codec;   /* a name (quire_codec_name, quire_codec_parse); null: "f16" */
   const char* value_codec; /* null: "f16"; the key's for an MLA layer, which has one codec */
   /* A quire_dtype, or QUIRE_ROW_TYPE_DEFAULT: f32 if a codec is f32 or if f16 and bf16 meet, else
    * bf16 if one is bf16, else f16. */
@@ -229,8 +229,23 @@ QUIRE_API quire_status quire_layer_spec_mqa(quire_layer_spec* layer, int query_h
 QUIRE_API quire_status quire_layer_spec_mla(quire_layer_spec* layer, int query_heads,
                                             int latent_dim, int rope_dim);
 
-/* The codecs by name, from index 0 on; null at and past the end. */
+/* How full pages are encoded. The codecs by name, from index 0 on; null at and past the end:
+ *   f32 f16 bf16             the numbers as they are, rounded to that type
+ *   fp8_e4m3 fp8_e5m2 int8   8 bits
+ *   tq6 tq5 tq4 tq3 tq2      rotated, then each channel to one of 2^n levels; a scale per token
+ *   dual6 dual5 dual4 dual3  keys only: rotated, a scale per token and a range per channel
+ *   q8_0 q4_0                the blocks of llama.cpp, for exchange */
 QUIRE_API const char* quire_codec_name(int index);
+/* Names for pairs of codecs that go well together, from the most exact to the smallest; null at and
+ * past the end: safe dual6/tq5, balanced dual4/tq4, small dual4/tq3, tiny dual3/tq3. */
+QUIRE_API const char* quire_codec_preset(int index);
+/* The codecs that a text names: a preset ("balanced"), one codec for both sides ("int8"), or a
+ * codec for keys and one for values ("dual4/tq4"). Anything else is QUIRE_INVALID_SPEC, with the
+ * names there are. What is written lives as long as the library, so it may go into a layer's spec:
+ *
+ *     quire_codec_parse("balanced", &layer.key_codec, &layer.value_codec) */
+QUIRE_API quire_status quire_codec_parse(const char* text, const char** key_codec,
+                                         const char** value_codec);
 
 /* Who runs the parallel parts of put and attend. Give your own to use an engine's thread pool.
  * `run` calls task(task_context, i) for i = 0 .. count - 1, each once, on any threads, and returns
@@ -277,10 +292,11 @@ typedef struct quire_cache_spec {
    * clones and its steps. */
   const quire_executor* executor;
   const quire_memory_source* memory;
+  uint64_t seed; /* 0; of the random signs of codecs that rotate (tq, dual) */
 } quire_cache_spec;
 
 #define QUIRE_CACHE_SPEC_INIT \
-  { sizeof(quire_cache_spec), NULL, 0, 1, 64, 0, 0, 0, 8, 0, 0, 0, 0, 1, NULL, NULL }
+  { sizeof(quire_cache_spec), NULL, 0, 1, 64, 0, 0, 0, 8, 0, 0, 0, 0, 1, NULL, NULL, 0 }
 
 /* ---- Cache ----------------------------------------------------------------------------------- */
 

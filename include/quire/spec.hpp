@@ -12,6 +12,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "quire/export.h"
@@ -93,7 +94,12 @@ struct Rotation {
   static Rotation with_function(RotateFunction f) { return {Kind::function, {}, std::move(f)}; }
 };
 
-// Names of codecs: f32 f16 bf16 fp8_e4m3 fp8_e5m2 int8 (codec_names() lists them).
+// How full pages are encoded: codecs by name, of keys and of values. codec_names() lists them:
+//   f32 f16 bf16             the numbers as they are, rounded to that type
+//   fp8_e4m3 fp8_e5m2 int8   8 bits
+//   tq6 tq5 tq4 tq3 tq2      rotated, then each channel to one of 2^n levels; a scale per token
+//   dual6 dual5 dual4 dual3  keys only: rotated, a scale per token and a range per channel
+//   q8_0 q4_0                the blocks of llama.cpp, for exchange
 struct CodecPair {
   std::string key = "f16";
   std::string value = "f16";
@@ -101,6 +107,19 @@ struct CodecPair {
 };
 
 QUIRE_API std::vector<std::string> codec_names();
+
+// A name for a pair that goes well together, from the most exact to the smallest:
+//   safe dual6/tq5, balanced dual4/tq4, small dual4/tq3, tiny dual3/tq3
+struct CodecPreset {
+  std::string name;
+  CodecPair codec;
+};
+QUIRE_API std::vector<CodecPreset> codec_presets();
+
+// The pair that a text names: a preset ("balanced"), one codec for both sides ("int8"), or a codec
+// for keys and one for values ("dual4/tq4"). invalid_spec for anything else, with the names there
+// are; for a codec that encodes keys only and was given for values, with the pair to write.
+QUIRE_API Result<CodecPair> parse_codec(std::string_view text);
 
 struct LayerSpec {
   int kv_heads = 0;
@@ -149,7 +168,7 @@ struct QUIRE_API CacheSpec {
   std::optional<std::int64_t> max_batch;      // tokens per step
   std::optional<std::size_t> memory_limit_bytes;
 
-  std::uint64_t seed = 0;        // of the random signs of codecs that rotate
+  std::uint64_t seed = 0;        // of the random signs of codecs that rotate (tq, dual)
   int threads = 1;               // of the built-in executor; 0: one per core
   Executor* executor = nullptr;  // the caller's own, not owned; replaces the built-in one
   // The caller's own, not owned. It must outlive the cache and all handles to it.
@@ -164,6 +183,8 @@ struct QUIRE_API CacheSpec {
 
   // The same pair for every layer (MLA layers take the key codec).
   CacheSpec& set_codec(const std::string& key, const std::string& value);
+  // The same with a text that parse_codec takes. An error changes nothing.
+  Result<void> set_codec(std::string_view text);
 };
 
 // What a cache made of a layer's spec.

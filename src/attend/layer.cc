@@ -68,6 +68,15 @@ const std::byte* row_of(const TensorView& view, std::int64_t token, int head) no
              static_cast<std::int64_t>(bytes_of(view.dtype));
 }
 
+double norm_of(DType dtype, const std::byte* row, std::size_t dim) noexcept {
+  double sum = 0;
+  for (std::size_t c = 0; c < dim; ++c) {
+    const double x = load_element(dtype, row, c);
+    sum += x * x;
+  }
+  return std::sqrt(sum);
+}
+
 // Converts the caller's rows of some heads, and says whether all of them can be stored. By tokens,
 // where there are several heads: tokens of most callers hold their heads side by side, and memory
 // is read at least twice as fast in its order as head by head (a Zen 4 core, rows of 256 bytes).
@@ -77,6 +86,11 @@ struct RowWriter {
   std::size_t heads;
   std::size_t dim;
   float limit;
+  double norm_limit;
+  // Rows whose elements are all this small have no larger norm. Half of what follows from their
+  // number, so that rounding plays no part.
+  double small;
+  DType row_type;
   std::int64_t element_bytes;
   ConvertRows convert;
 
@@ -86,19 +100,34 @@ struct RowWriter {
         heads(static_cast<std::size_t>(range.end - range.begin)),
         dim(static_cast<std::size_t>(stored_dim(store, side))),
         limit(codec_of(store, side).largest),
+        norm_limit(codec_of(store, side).largest_norm),
+        small(0.5 * norm_limit / std::sqrt(static_cast<double>(dim))),
+        row_type(store.row_type),
         element_bytes(static_cast<std::int64_t>(bytes_of(from.dtype))),
         convert(convert_rows(from.dtype, store.row_type, isa)) {}
 
   bool write_heads(std::int64_t token, std::byte* to, std::ptrdiff_t to_step) const noexcept {
     const std::ptrdiff_t step = view.head_stride * element_bytes;
-    return convert(row_of(view, token, first_head), step, to, to_step, heads, dim) <= limit;
+    return fit(convert(row_of(view, token, first_head), step, to, to_step, heads, dim), to, to_step,
+               heads);
   }
   // Of the first head.
   bool write_tokens(std::int64_t token, int count, std::byte* to,
                     std::ptrdiff_t to_step) const noexcept {
     const std::ptrdiff_t step = view.token_stride * element_bytes;
-    return convert(row_of(view, token, first_head), step, to, to_step,
-                   static_cast<std::size_t>(count), dim) <= limit;
+    const auto rows = static_cast<std::size_t>(count);
+    return fit(convert(row_of(view, token, first_head), step, to, to_step, rows, dim), to, to_step,
+               rows);
+  }
+  // Whether rows that were written, with this largest magnitude among them, can be stored.
+  bool fit(float largest, const std::byte* rows, std::ptrdiff_t step,
+           std::size_t count) const noexcept {
+    if (!(largest <= limit)) return false;
+    if (static_cast<double>(largest) <= small) return true;
+    for (std::size_t i = 0; i < count; ++i, rows += step) {
+      if (norm_of(row_type, rows, dim) > norm_limit) return false;
+    }
+    return true;
   }
 };
 
@@ -211,6 +240,14 @@ Result<void> write_row(const LayerStore& store, Side side, const TensorView& vie
                   "{}: layer {} {} of token {}, head {}, channel {}: {} does not fit {} {}", call,
                   store.index, side == Side::key ? "key" : "value", token, head, c, value,
                   in_rows ? codec.name : name_of(store.row_type), in_rows ? "codes" : "rows");
+    }
+    const double norm = norm_of(store.row_type, to, dim);
+    if (norm > codec.largest_norm) {
+      return fail(ErrorCode::non_finite,
+                  "{}: layer {} {} of token {}, head {}: a norm of {:.6g} does not fit {} codes, "
+                  "which take {}",
+                  call, store.index, side == Side::key ? "key" : "value", token, head, norm,
+                  codec.name, codec.largest_norm);
     }
   }
   return {};

@@ -84,9 +84,9 @@ Result<void> check_rows(const LayerStore& store, Side side, const TensorView& vi
                         std::int64_t tokens, const char* call);
 
 // Rounds row `token` of `view` to the row type and writes it at `slot`, all heads. Refuses a value
-// that is not finite, or is not in the row type or codec; the text names `call`, layer, side,
-// token, head and channel. Slots other than `slot` are untouched either way. Values of an MLA
-// layer are part of its keys: nothing is written for them.
+// that is not finite, or is not in the row type or codec, and a head whose norm is not in the
+// codec; the text names `call`, layer, side, token, head and channel. Slots other than `slot` are
+// untouched either way. Values of an MLA layer are part of its keys: nothing is written for them.
 // Requires: the view has the store's heads and dim, and more than `token` tokens.
 Result<void> write_row(const LayerStore& store, Side side, const TensorView& view,
                        std::int64_t token, std::byte* rows, int slot, const char* call = "put");

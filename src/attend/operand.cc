@@ -24,20 +24,25 @@ Reader::Reader(const LayerStore& s, Side the_side, int the_head, bool is_sealed,
       head(the_head),
       sealed(is_sealed),
       isa(the_isa),
+      shape(s.tile(the_side, the_head)),
       slots(padded(s.page_tokens)),
       place(sealed_place(s, the_side, the_head)),
       rows_at(rows_place(s, the_side, the_head)),
       rows_bytes(head_rows_bytes(s, the_side)) {
-  const TileShape shape = s.tile(side, head);
   codec = !sealed ? &float_codec(s.row_type) : side == Side::key ? s.key_codec : s.value_codec;
   dim = side == Side::key ? s.key_dim : s.value_dim;
   split = sealed && shape.parts() == 2 && place.scale_bytes > 0 ? shape.split : dim;
   kernel = codec->kernels[static_cast<std::size_t>(isa)];
   decodes = kernel == nullptr ||
             (side == Side::key ? !kernel->takes_keys(dim, split) : s.mla || dim % kTile != 0);
+  coded = kernel != nullptr &&
+          (side == Side::key ? kernel->coded.scores != nullptr : kernel->coded.mix != nullptr) &&
+          (kernel->takes_coded == nullptr || kernel->takes_coded(side, dim));
+  rotates = sealed && !decodes && codec->rotate[0] != nullptr;
   if (!decodes) return;
   codec = &float_codec(DType::f32);
   kernel = codec->kernels[static_cast<std::size_t>(isa)];
+  coded = true;
   if (side == Side::value) dim = padded(dim);
   split = dim;
 }
@@ -50,28 +55,31 @@ Ahead Reader::ahead(const PageBytes& page) const noexcept {
   return {page.sealed + place.data, end - place.data};
 }
 
-void Operand::make(const PageBytes& page, int count, bool many) {
-  const Reader& r = reader_;
+void Operand::make(const Reader& r, const PageBytes& page, int count, bool many) {
+  const Made wanted{&r, page, count, many};
+  if (made_ == wanted) return;
+  made_ = {};
   side_ = {nullptr, nullptr, r.slots, r.dim, r.split};
   products_ = &r.kernel->coded;
   if (r.decodes) {
-    decode(page, count);
+    decode(r, page, count);
   } else if (!r.sealed) {
-    tile_rows(page.rows, count);
+    tile_rows(r, page.rows, count);
   } else {
     side_.data = page.sealed + r.place.data;
     if (r.place.scale_bytes > 0) side_.scales = page.sealed + r.place.scales;
   }
-  if (!many || r.kernel->expand == nullptr) return;
-  std::byte* to = expanded_.take(r.kernel->expanded_bytes(r.side, side_.slots, side_.dim));
-  r.kernel->expand(r.side, side_, to);
-  side_.data = to;
-  products_ = &r.kernel->expanded;
+  if (r.kernel->expand != nullptr && (many || !r.coded)) {
+    std::byte* to = expanded_.take(r.kernel->expanded_bytes(r.side, side_.slots, side_.dim));
+    r.kernel->expand(r.side, side_, to);
+    side_.data = to;
+    products_ = &r.kernel->expanded;
+  }
+  made_ = wanted;
 }
 
 // Rows [count][dim] in f32, then tiles of them.
-void Operand::decode(const PageBytes& page, int count) {
-  const Reader& r = reader_;
+void Operand::decode(const Reader& r, const PageBytes& page, int count) {
   const int dim = r.side == Side::key ? r.store->key_dim : r.store->value_dim;
   const auto floats = static_cast<std::size_t>(count) * static_cast<std::size_t>(dim);
   float* rows = floats_.take_floats(floats);
@@ -95,8 +103,7 @@ void Operand::decode(const PageBytes& page, int count) {
   }
 }
 
-void Operand::tile_rows(const std::byte* rows, int count) {
-  const Reader& r = reader_;
+void Operand::tile_rows(const Reader& r, const std::byte* rows, int count) {
   const TileShape shape = {r.side, r.store->page_tokens, r.dim, 0};
   std::byte* tiles = tiles_.take(r.codec->data_bytes(shape));
   side_.data = tiles;

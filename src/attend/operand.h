@@ -8,14 +8,15 @@
 // Thread-safety: an operand belongs to one thread.
 #pragma once
 
-#include <optional>
-
 #include "attend/layer.h"
 #include "attend/scratch.h"
 #include "base/isa.h"
 #include "codec/kernel.h"
 
 namespace quire {
+
+// Rows for which it pays to expand a page.
+inline constexpr std::size_t kManyRows = 12;
 
 // Where a page of a slice lies; what decides which operand it is.
 struct PageBytes {
@@ -43,7 +44,10 @@ struct Reader {
   int head;
   bool sealed;
   Isa isa;
+  TileShape shape;     // as the codec of the layer sees it
   bool decodes;        // to f32 tiles
+  bool coded;          // codes can be multiplied where they lie
+  bool rotates;        // the kernel multiplies in a basis of the codec's own
   const Codec* codec;  // of the tiles that `kernel` multiplies
   const Kernel* kernel;
   int dim;    // channels that are multiplied; values padded to a multiple of 16
@@ -54,68 +58,47 @@ struct Reader {
   std::size_t rows_bytes;
 };
 
+// The readers of one side of one head, of both forms.
+struct Readers {
+  Readers(const LayerStore& store, Side side, int head, Isa isa) noexcept
+      : rows(store, side, head, false, isa), sealed(store, side, head, true, isa) {}
+  const Reader& of(bool is_sealed) const noexcept { return is_sealed ? sealed : rows; }
+
+  Reader rows;
+  Reader sealed;
+};
+
 class Operand {
  public:
-  explicit Operand(const Reader& reader) noexcept : reader_(reader) {}
+  // Makes the operand of slots [0, count) of a page, if it is not the one that was made last.
+  // `many`: worth expanding. Requires: the reader outlives the operand.
+  void make(const Reader& reader, const PageBytes& page, int count, bool many);
 
-  // Makes the operand of slots [0, count) of a page. `many`: worth expanding.
-  void make(const PageBytes& page, int count, bool many);
+  // Before another reader may have the address of the last one.
+  void forget() noexcept { made_ = {}; }
 
-  const Reader& reader() const noexcept { return reader_; }
+  const Reader& reader() const noexcept { return *made_.reader; }
   const PageSide& side() const noexcept { return side_; }
   const Products& products() const noexcept { return *products_; }
 
  private:
-  void decode(const PageBytes& page, int count);
-  void tile_rows(const std::byte* rows, int count);
+  struct Made {
+    const Reader* reader = nullptr;
+    PageBytes page;
+    int count = 0;
+    bool many = false;
+    bool operator==(const Made&) const = default;
+  };
 
-  Reader reader_;
+  void decode(const Reader& reader, const PageBytes& page, int count);
+  void tile_rows(const Reader& reader, const std::byte* rows, int count);
+
+  Made made_;
   PageSide side_;
   const Products* products_ = nullptr;
   Scratch tiles_;
   Scratch floats_;
   Scratch expanded_;
-};
-
-// The operand of one side in both forms, each made when it is first wanted, and remade when another
-// page is.
-class BothForms {
- public:
-  BothForms(const LayerStore& store, Side side, Isa isa, int head)
-      : store_(store), side_(side), isa_(isa), head_(head) {}
-
-  const Reader& reader(bool sealed) { return form(sealed).reader(); }
-
-  const Operand& of(bool sealed, const PageBytes& page, int count, bool many) {
-    Operand& operand = form(sealed);
-    Made wanted{page, count, many, true};
-    if (made_[sealed] != wanted) {
-      operand.make(page, count, many);
-      made_[sealed] = wanted;
-    }
-    return operand;
-  }
-
- private:
-  struct Made {
-    PageBytes page;
-    int count = 0;
-    bool many = false;
-    bool ready = false;
-    bool operator==(const Made&) const = default;
-  };
-
-  Operand& form(bool sealed) {
-    if (!forms_[sealed]) forms_[sealed].emplace(Reader(store_, side_, head_, sealed, isa_));
-    return *forms_[sealed];
-  }
-
-  const LayerStore& store_;
-  Side side_;
-  Isa isa_;
-  int head_;
-  std::optional<Operand> forms_[2];  // of rows, of sealed pages
-  Made made_[2];
 };
 
 }  // namespace quire

@@ -61,6 +61,8 @@ struct LayerMath {
   const RopeTurner* rope = nullptr;  // turns queries where a slice has a turn; null: none needed
 };
 
+struct WalkRoom;  // attend/block_walk.h
+
 struct AttendTask {
   const LayerStore* store = nullptr;
   LayerMath math;
@@ -79,6 +81,7 @@ std::int64_t item_of(const PageSlice& slice, const LayerStore& store) noexcept;
 // Writes the states of all queries for the query heads that read the kv heads of `heads`.
 // out: [out_rows][query heads][value_dim].
 void attend_states(const AttendTask& task, HeadRange heads, const StateView& out);
+void attend_states(const AttendTask& task, HeadRange heads, const StateView& out, WalkRoom& room);
 
 // Writes logits (natural, scaled, capped, biased) for the query heads that read `kv_head`:
 // out[row][query head][column], where columns count the slots of the slices in order; -inf where

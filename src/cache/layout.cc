@@ -18,7 +18,13 @@ Error wrong(fmt::format_string<Args...> text, Args&&... args) {
   return {ErrorCode::invalid_spec, "spec: " + fmt::format(text, std::forward<Args>(args)...)};
 }
 
-std::string known_codecs() { return fmt::format("{}", fmt::join(codec_names(), " ")); }
+std::string names_of_codecs(bool (*which)(const Codec& codec)) {
+  std::vector<const char*> names;
+  for (const Codec* codec : all_codecs()) {
+    if (which(*codec)) names.push_back(codec->name);
+  }
+  return fmt::format("{}", fmt::join(names, " "));
+}
 
 bool all_finite(const std::vector<float>& values) {
   return std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); });
@@ -82,11 +88,44 @@ Result<void> check_pattern(int index, const Pattern& pattern) {
   return wrong("layer {}: unknown pattern {}", index, static_cast<int>(pattern.kind));
 }
 
-Result<const Codec*> check_codec(int index, const char* side, const std::string& name) {
+// The size nearest to the tile's that a codec takes, the larger of two; 0 where there is none.
+int nearest_size(const Codec& codec, TileShape tile) {
+  const int dim = tile.dim;
+  for (int distance = 1; distance < kMaxDim; ++distance) {
+    for (const int size : {dim + distance, dim - distance}) {
+      tile.dim = size;
+      if (size >= 1 && size <= kMaxDim && codec.takes(tile)) return size;
+    }
+  }
+  return 0;
+}
+
+// The codec of one side of a layer.
+Result<const Codec*> check_codec(int index, const LayerSpec& layer, int page_tokens, Side side) {
+  const bool is_key = side == Side::key;
+  const std::string& name = is_key ? layer.codec.key : layer.codec.value;
   const Codec* codec = find_codec(name);
   if (codec == nullptr) {
-    return wrong("layer {}: unknown {} codec \"{}\"; there are: {}", index, side, name,
-                 known_codecs());
+    return wrong("layer {}: unknown {} codec \"{}\"; there are: {}", index,
+                 is_key ? "key" : "value", name,
+                 names_of_codecs([](const Codec&) { return true; }));
+  }
+  if (layer.mla) {
+    if (!codec->encodes_latents) {
+      return wrong("layer {}: {} does not encode the latent of an MLA layer; these do: {}", index,
+                   name, names_of_codecs([](const Codec& c) { return c.encodes_latents; }));
+    }
+    return codec;
+  }
+  if (!is_key && !codec->encodes_values) {
+    return wrong(
+        "layer {}: {} encodes keys only, and is the codec of values; these encode them: {}", index,
+        name, names_of_codecs([](const Codec& c) { return c.encodes_values; }));
+  }
+  const TileShape tile{side, page_tokens, is_key ? layer.key_dim : layer.value_dim};
+  if (codec->takes != nullptr && !codec->takes(tile)) {
+    return wrong("layer {}: {} takes no {} of {} channels; the nearest size it takes is {}", index,
+                 name, is_key ? "keys" : "values", tile.dim, nearest_size(*codec, tile));
   }
   return codec;
 }
@@ -269,8 +308,9 @@ Result<void> add_layer(CacheLayout& layout, int index) {
     layer.store = layout.layers[static_cast<std::size_t>(layer.owner)].store;
     return {};
   }
-  QUIRE_TRY(const Codec* key, check_codec(index, "key", spec.codec.key));
-  QUIRE_TRY(const Codec* value, check_codec(index, "value", spec.codec.value));
+  const int page_tokens = layout.spec.page_tokens;
+  QUIRE_TRY(const Codec* key, check_codec(index, spec, page_tokens, Side::key));
+  QUIRE_TRY(const Codec* value, check_codec(index, spec, page_tokens, Side::value));
   const DType row = spec.row_type.value_or(default_row_type(*key, *value));
   QUIRE_CHECK(check_row_type(index, row, *key, *value));
   layer.store.index = index;
@@ -278,7 +318,7 @@ Result<void> add_layer(CacheLayout& layout, int index) {
   layer.store.key_dim = spec.key_dim;
   layer.store.value_dim = spec.value_dim;
   layer.store.mla = spec.mla;
-  layer.store.page_tokens = layout.spec.page_tokens;
+  layer.store.page_tokens = page_tokens;
   layer.store.row_type = row;
   layer.store.key_codec = key;
   layer.store.value_codec = value;

@@ -51,9 +51,9 @@ std::string print_text(const CacheCore& cache) {
   const Stats stats = count_stats(cache);
   std::string out = fmt::format(
       "quire cache: {} layers in {} groups, pages of {} tokens, exact head {} and tail {}, "
-      "rollback {}\n",
+      "rollback {}, seed {}\n",
       layout.layers.size(), layout.groups.size(), spec.page_tokens, spec.exact_head,
-      spec.exact_tail, spec.rollback);
+      spec.exact_tail, spec.rollback, spec.seed);
   out += fmt::format("{:>5} {:>5} {:>8} {:>5} {:>5} {:<20} {:<18} {:<5}\n", "layer", "group",
                      "kv heads", "key", "value", "pattern", "codecs", "rows");
   for (std::size_t i = 0; i < layout.layers.size(); ++i) {
@@ -92,6 +92,7 @@ std::string print_json(const CacheCore& cache) {
                  {"exact_head", spec.exact_head},
                  {"exact_tail", spec.exact_tail},
                  {"rollback", spec.rollback},
+                 {"seed", spec.seed},
                  {"equal_positions", spec.equal_positions},
                  {"max_tokens", optional(spec.max_tokens)},
                  {"max_sequences", optional(spec.max_sequences)},

@@ -15,8 +15,9 @@ namespace quire {
 template <typename T>
 class Shelf {
  public:
-  // Throws std::bad_alloc.
-  std::unique_ptr<T> take() {
+  // One that was left, or a new one from make(), which returns std::unique_ptr<T>.
+  template <typename Make>
+  std::unique_ptr<T> take(const Make& make) {
     {
       const std::lock_guard lock(mutex_);
       if (!left_.empty()) {
@@ -25,7 +26,11 @@ class Shelf {
         return taken;
       }
     }
-    return std::make_unique<T>();
+    return make();
+  }
+  // Throws std::bad_alloc.
+  std::unique_ptr<T> take() {
+    return take([] { return std::make_unique<T>(); });
   }
 
   void leave(std::unique_ptr<T> object) noexcept {

@@ -13,6 +13,7 @@
 #include <mutex>
 #include <vector>
 
+#include "attend/block_walk.h"
 #include "attend/scratch.h"
 #include "cache/core.h"
 #include "cache/shelf.h"
@@ -93,6 +94,8 @@ class StepCore : public std::enable_shared_from_this<StepCore> {
   std::shared_ptr<CacheCore> cache;
   StepData* data = nullptr;  // null when committed, dropped or closed
   Shelf<PutScratch> put_scratch;
+  Shelf<WalkRoom> walk_rooms;
+  Shelf<Scratch> state_scratch;
 
  private:
   // What the queries of a part see in a group, made when it is first asked for: it is the same for

@@ -6,9 +6,11 @@
 #include <new>
 #include <thread>
 
+#include "attend/block_walk.h"
 #include "base/error.h"
 #include "base/numbers.h"
 #include "cache/read.h"
+#include "cache/shelf.h"
 #include "cache/step.h"
 #include "cache/visible.h"
 
@@ -139,20 +141,26 @@ Result<void> StepCore::set_exceptions(const std::vector<std::int64_t>& tokens) {
 
 namespace {
 
-// States of [rows][heads][dim], in one piece.
-struct StateBuffer {
-  StateBuffer(std::int64_t rows, std::int64_t heads, std::int64_t dim)
-      : floats(std::make_unique_for_overwrite<float[]>(
-            static_cast<std::size_t>(rows * heads * (dim + 2)))),
-        view{floats.get(),
-             floats.get() + rows * heads * dim,
-             floats.get() + rows * heads * (dim + 1),
-             rows,
-             heads,
-             dim} {}
-  std::unique_ptr<float[]> floats;
-  StateView view;
+// An object from a shelf, until it is left there again.
+template <typename T>
+class Lent {
+ public:
+  explicit Lent(Shelf<T>& shelf) : shelf_(shelf), object_(shelf.take()) {}
+  ~Lent() { shelf_.leave(std::move(object_)); }
+  Lent(const Lent&) = delete;
+  Lent& operator=(const Lent&) = delete;
+  T& operator*() const noexcept { return *object_; }
+
+ private:
+  Shelf<T>& shelf_;
+  std::unique_ptr<T> object_;
 };
+
+// States of [rows][heads][dim], in one piece.
+StateView states_in(Scratch& scratch, std::int64_t rows, std::int64_t heads, std::int64_t dim) {
+  float* floats = scratch.take_floats(static_cast<std::size_t>(rows * heads * (dim + 2)));
+  return {floats, floats + rows * heads * dim, floats + rows * heads * (dim + 1), rows, heads, dim};
+}
 
 // The attention of one sequence's queries, as tasks that write different states, so that their
 // order is free. Many queries are cut into blocks, a head each. Few are cut into the work items of
@@ -163,8 +171,10 @@ class SequenceWork {
   // `wanted`: tasks that all threads need to be busy; what comes out does not depend on it.
   SequenceWork(const Layer& layer, const std::vector<PageSlice>& slices,
                const std::vector<Query>& queries, const TensorView& q, const StateView& out,
-               std::size_t wanted)
-      : slices_(slices),
+               std::size_t wanted, Shelf<WalkRoom>& rooms, Shelf<Scratch>& scratch)
+      : rooms_(rooms),
+        states_scratch_(scratch),
+        slices_(slices),
         queries_(queries),
         task_{&layer.store, layer.math, slices_, queries_, q},
         out_(out) {
@@ -182,6 +192,7 @@ class SequenceWork {
       ranges_.push_back({static_cast<int>(at), static_cast<int>(std::min(heads, at + per_range))});
     }
     left_ = std::vector<std::atomic<std::size_t>>(ranges_.size());
+    walks_ = std::vector<Shelf<Walker>>(items_.empty() ? 0 : ranges_.size());
     for (auto& left : left_) left = items_.size();
   }
 
@@ -193,16 +204,26 @@ class SequenceWork {
     AttendTask task = task_;
     if (items_.empty()) {
       task.queries = blocks_[piece];
-      attend_states(task, ranges_[range], out_);
+      const Lent<WalkRoom> room(rooms_);
+      attend_states(task, ranges_[range], out_, *room);
       return;
     }
     task.queries = item_queries_;
-    task.slices = items_[piece];
-    attend_states(task, ranges_[range], item_states(piece));
+    std::unique_ptr<Walker> walker =
+        walks_[range].take([&] { return std::make_unique<Walker>(task, ranges_[range], rooms_); });
+    walker->walk.run(items_[piece], item_states(piece));
+    walks_[range].leave(std::move(walker));
     if (left_[range].fetch_sub(1) == 1) merge(ranges_[range]);
   }
 
  private:
+  struct Walker {
+    Walker(const AttendTask& task, HeadRange heads, Shelf<WalkRoom>& rooms)
+        : room(rooms), walk(task, heads, *room) {}
+    Lent<WalkRoom> room;
+    BlockWalk walk;
+  };
+
   std::size_t pieces() const noexcept { return std::max(items_.size(), blocks_.size()); }
 
   void cut_items() {
@@ -221,12 +242,13 @@ class SequenceWork {
     for (std::size_t i = 0; i < queries_.size(); ++i) {
       item_queries_[i].out_row = static_cast<std::int64_t>(i);
     }
-    states_ = std::make_unique<StateBuffer>(
-        static_cast<std::int64_t>(items_.size() * queries_.size()), out_.heads, out_.dim);
+    states_ =
+        states_in(*states_scratch_, static_cast<std::int64_t>(items_.size() * queries_.size()),
+                  out_.heads, out_.dim);
   }
 
   StateView item_states(std::size_t item) const noexcept {
-    const StateView& all = states_->view;
+    const StateView& all = states_;
     const auto rows = static_cast<std::int64_t>(queries_.size());
     const std::int64_t first = static_cast<std::int64_t>(item) * rows * all.heads;
     return {all.o + first * all.dim, all.m + first, all.l + first, rows, all.heads, all.dim};
@@ -248,6 +270,8 @@ class SequenceWork {
     }
   }
 
+  Shelf<WalkRoom>& rooms_;
+  Lent<Scratch> states_scratch_;
   std::span<const PageSlice> slices_;
   std::span<const Query> queries_;
   AttendTask task_;
@@ -255,8 +279,9 @@ class SequenceWork {
   std::vector<std::span<const Query>> blocks_;
   std::vector<std::span<const PageSlice>> items_;  // empty: not cut into them
   std::vector<Query> item_queries_;                // queries_ with rows of an item's states
-  std::unique_ptr<StateBuffer> states_;            // [item][query]
+  StateView states_{};                             // [item][query]
   std::vector<HeadRange> ranges_;
+  std::vector<Shelf<Walker>> walks_;            // [range]: those of threads between two items
   std::vector<std::atomic<std::size_t>> left_;  // [range]: items not done
 };
 
@@ -280,7 +305,8 @@ Result<void> StepCore::run_states(int index, const TensorView& q, const StateVie
   const std::size_t wanted = (8 * cores + data->parts.size() - 1) / data->parts.size();
   for (const StepPart& part : data->parts) {
     works.push_back(std::make_unique<SequenceWork>(*layer, slices_of(part, *layer),
-                                                   queries_of(part, *layer), q, out, wanted));
+                                                   queries_of(part, *layer), q, out, wanted,
+                                                   walk_rooms, state_scratch));
     ends.push_back((ends.empty() ? 0 : ends.back()) + works.back()->tasks());
   }
   std::atomic<bool> out_of_memory = false;  // tasks must not throw

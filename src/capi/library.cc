@@ -5,6 +5,7 @@
 
 #include "capi/convert.h"
 #include "capi/guard.h"
+#include "codec/codec.h"
 #include "quire/cache.hpp"
 
 namespace quire::capi {
@@ -107,11 +108,29 @@ const char* quire_dtype_name(quire_dtype dtype) {
 }
 
 const char* quire_codec_name(int index) {
+  const std::span<const Codec* const> codecs = all_codecs();
+  if (index < 0 || static_cast<size_t>(index) >= codecs.size()) return nullptr;
+  return codecs[static_cast<size_t>(index)]->name;
+}
+
+const char* quire_codec_preset(int index) {
   try {
-    static const std::vector<std::string> names = codec_names();
-    if (index < 0 || static_cast<size_t>(index) >= names.size()) return nullptr;
-    return names[static_cast<size_t>(index)].c_str();
+    static const std::vector<CodecPreset> presets = codec_presets();
+    if (index < 0 || static_cast<size_t>(index) >= presets.size()) return nullptr;
+    return presets[static_cast<size_t>(index)].name.c_str();
   } catch (...) {
     return nullptr;
   }
+}
+
+quire_status quire_codec_parse(const char* text, const char** key_codec, const char** value_codec) {
+  return guard([&]() -> Result<void> {
+    QUIRE_CHECK(require("codec_parse", "text", text));
+    QUIRE_CHECK(require("codec_parse", "key_codec", key_codec));
+    QUIRE_CHECK(require("codec_parse", "value_codec", value_codec));
+    QUIRE_TRY(const CodecPair codec, parse_codec(text));
+    *key_codec = find_codec(codec.key)->name;  // the codec's own text
+    *value_codec = find_codec(codec.value)->name;
+    return {};
+  });
 }

@@ -185,6 +185,7 @@ Result<HostedSpec> to_spec(const quire_cache_spec* spec) {
   if (given.max_sequences != 0) out.spec.max_sequences = given.max_sequences;
   if (given.max_batch != 0) out.spec.max_batch = given.max_batch;
   if (given.memory_limit_bytes != 0) out.spec.memory_limit_bytes = given.memory_limit_bytes;
+  out.spec.seed = given.seed;
   out.spec.threads = given.threads;
   if (out.host != nullptr) {
     out.spec.executor = out.host->executor.get();
@@ -205,6 +206,7 @@ quire_cache_spec from_spec(const CacheSpec& spec, const Hosts& hosts) noexcept {
   out.max_sequences = spec.max_sequences.value_or(0);
   out.max_batch = spec.max_batch.value_or(0);
   out.memory_limit_bytes = spec.memory_limit_bytes.value_or(0);
+  out.seed = spec.seed;
   out.threads = spec.threads;
   for (const auto& host : hosts) {
     if (host->executor != nullptr && host->executor.get() == spec.executor) {

@@ -70,11 +70,16 @@ struct Codec {
   std::array<const Kernel*, kIsas> kernels;
 
   // For codecs whose kernels multiply in a basis of their own: turns a row [dim] into that basis,
-  // and back. Null for the others.
-  void (*rotate)(const TileShape& shape, float* row) noexcept = nullptr;
-  void (*rotate_back)(const TileShape& shape, float* row) noexcept = nullptr;
+  // and back, by the instructions of a set. Null for the others.
+  using Rotate = void (*)(const TileShape& shape, float* row) noexcept;
+  using Rotators = std::array<Rotate, kIsas>;
+  Rotators rotate = {};
+  Rotators rotate_back = {};
 
-  bool encodes_values = true;  // false: keys only
+  bool encodes_values = true;   // false: keys only
+  bool encodes_latents = true;  // false: not the latents of MLA layers
+  // Whether the codec has a form for these sizes; null: for all.
+  bool (*takes)(const TileShape& shape) noexcept = nullptr;
 
   // For codecs in which a slot's bytes depend on its own row alone; null for the others.
   // Encodes one row into one slot and leaves the others.

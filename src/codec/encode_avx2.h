@@ -69,5 +69,63 @@ inline void transpose(Bits (&v)[kLanes]) {
   }
 }
 
+// a < b ? a : b, and a > b ? a : b.
+inline Floats smaller_of(Floats a, Floats b) { return _mm256_min_ps(a, b); }
+inline Floats larger_of(Floats a, Floats b) { return _mm256_max_ps(a, b); }
+
+// sum + more where a < b, sum elsewhere.
+inline Bits add_where_less(Bits sum, Floats a, Floats b, std::uint32_t more) {
+  const __m256i less = _mm256_castps_si256(_mm256_cmp_ps(a, b, _CMP_LT_OQ));
+  return sum + bits_of(_mm256_and_si256(less, whole(spread(more))));
+}
+
+// All bits of lanes whose highest is set, none of the others.
+inline Bits spread_highest(Bits a) { return bits_of(_mm256_srai_epi32(whole(a), 31)); }
+
+// Towards 0.
+inline Bits cut_off(Floats a) { return bits_of(_mm256_cvttps_epi32(a)); }
+
+// table[index], for tables of 8, 16 or 32.
+template <int kEntries>
+inline Floats look_up(const float (&table)[kEntries], Bits index) {
+  const auto eight = [&](int from) {
+    return _mm256_permutevar8x32_ps(load_floats(table + from), whole(index));
+  };
+  const auto where = [&](std::uint32_t bit, Floats yes, Floats no) {
+    const Bits upper = index << (31 - __builtin_ctz(bit));
+    return _mm256_blendv_ps(no, yes, floats_of(upper));
+  };
+  Floats found = eight(0);
+  if constexpr (kEntries >= 16) found = where(8, eight(8), found);
+  if constexpr (kEntries >= 32) found = where(16, where(8, eight(24), eight(16)), found);
+  return found;
+}
+
+// Lanes at a distance of kHalf, u and v, become u + v and u - v. A product with 1 or -1 is exact,
+// so that both are rounded once.
+template <int kHalf>
+inline Floats butterfly(Floats a) {
+  const Bits upper = (count_up() & static_cast<std::uint32_t>(kHalf))
+                     << (31 - __builtin_ctz(kHalf));
+  Floats other;
+  if constexpr (kHalf == 1) other = _mm256_permute_ps(a, 0xb1);
+  if constexpr (kHalf == 2) other = _mm256_permute_ps(a, 0x4e);
+  if constexpr (kHalf == 4) other = _mm256_permute2f128_ps(a, a, 0x01);
+  return fma(a, floats_of(bits_of(spread(1.0f)) | upper), other);
+}
+
+// The lowest bytes of lanes, and lanes of bytes.
+inline void store_bytes(void* at, Bits a) {
+  const __m128i pairs =
+      _mm_packus_epi32(_mm256_castsi256_si128(whole(a)), _mm256_extracti128_si256(whole(a), 1));
+  _mm_storel_epi64(static_cast<__m128i*>(at), _mm_packus_epi16(pairs, pairs));
+}
+inline Bits load_bytes(const void* at) {
+  return bits_of(_mm256_cvtepu8_epi32(_mm_loadl_epi64(static_cast<const __m128i*>(at))));
+}
+
+// The tree of codec/lane_sums.h.
+inline float fold(const Floats (&sums)[2]) { return sum_of(add(sums[0], sums[1])); }
+
 }  // namespace
 }  // namespace quire

@@ -75,5 +75,65 @@ inline void transpose(Bits (&v)[kLanes]) {
   }
 }
 
+// a < b ? a : b, and a > b ? a : b.
+inline Floats smaller_of(Floats a, Floats b) { return _mm512_min_ps(a, b); }
+inline Floats larger_of(Floats a, Floats b) { return _mm512_max_ps(a, b); }
+
+// sum + more where a < b, sum elsewhere.
+inline Bits add_where_less(Bits sum, Floats a, Floats b, std::uint32_t more) {
+  const __mmask16 less = _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ);
+  return bits_of(_mm512_mask_add_epi32(whole(sum), less, whole(sum), whole(spread(more))));
+}
+
+// All bits of lanes whose highest is set, none of the others.
+inline Bits spread_highest(Bits a) { return bits_of(_mm512_srai_epi32(whole(a), 31)); }
+
+// Towards 0.
+inline Bits cut_off(Floats a) { return bits_of(_mm512_cvttps_epi32(a)); }
+
+// table[index], for tables of 8, 16 or 32.
+template <int kEntries>
+inline Floats look_up(const float (&table)[kEntries], Bits index) {
+  if constexpr (kEntries == 8) {
+    const __m256 eight = _mm256_loadu_ps(table);
+    return _mm512_permutexvar_ps(whole(index), _mm512_castps256_ps512(eight));
+  } else if constexpr (kEntries == 16) {
+    return _mm512_permutexvar_ps(whole(index), load_floats(table));
+  } else {
+    return _mm512_permutex2var_ps(load_floats(table), whole(index), load_floats(table + 16));
+  }
+}
+
+// Lanes at a distance of kHalf, u and v, become u + v and u - v. A product with 1 or -1 is exact,
+// so that both are rounded once.
+template <int kHalf>
+inline Floats butterfly(Floats a) {
+  const Bits upper = (count_up() & static_cast<std::uint32_t>(kHalf))
+                     << (31 - __builtin_ctz(kHalf));
+  Floats other;
+  if constexpr (kHalf == 1) other = _mm512_permute_ps(a, 0xb1);
+  if constexpr (kHalf == 2) other = _mm512_permute_ps(a, 0x4e);
+  if constexpr (kHalf == 4) other = _mm512_shuffle_f32x4(a, a, 0xb1);
+  if constexpr (kHalf == 8) other = _mm512_shuffle_f32x4(a, a, 0x4e);
+  return fma(a, floats_of(bits_of(spread(1.0f)) | upper), other);
+}
+
+// The lowest bytes of lanes, and lanes of bytes.
+inline void store_bytes(void* at, Bits a) {
+  _mm_storeu_si128(static_cast<__m128i*>(at), _mm512_cvtepi32_epi8(whole(a)));
+}
+inline Bits load_bytes(const void* at) {
+  return bits_of(_mm512_cvtepu8_epi32(_mm_loadu_si128(static_cast<const __m128i*>(at))));
+}
+
+// The tree of codec/lane_sums.h. Written out: how the compilers fold a vector is their own affair.
+inline float fold(const Floats (&sums)[1]) {
+  const __m256 upper = _mm512_extractf32x8_ps(sums[0], 1);
+  const __m256 eight = _mm256_add_ps(_mm512_castps512_ps256(sums[0]), upper);
+  __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  four = _mm_add_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_add_ss(four, _mm_movehdup_ps(four)));
+}
+
 }  // namespace
 }  // namespace quire

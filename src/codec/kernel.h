@@ -61,6 +61,11 @@ struct Kernel {
   std::size_t (*query_bytes)(int dim) noexcept;
   void (*prepare)(const float* query, int dim, int split, std::byte* prepared) noexcept;
 
+  // For codecs whose keys have numbers of the page's own: those folded into prepared queries, each
+  // in folded_bytes bytes, which scores then multiplies. Null for the others.
+  std::size_t (*folded_bytes)(int dim) noexcept = nullptr;
+  void (*fold)(const PageSide& keys, const Operands& queries, std::byte* folded) noexcept = nullptr;
+
   // Weights [slots] in the form that mix multiplies, in weight_bytes bytes. Null where they are
   // multiplied as they are. Requires: weights outside [first, end) are 0.
   std::size_t (*weight_bytes)(int slots) noexcept;
@@ -69,7 +74,9 @@ struct Kernel {
   // Whether weigh rounds to bf16: who sums the weights must sum them rounded.
   bool rounds_weights;
 
-  Products coded;
+  Products coded;  // null where pages are expanded always
+  // Sizes for which coded products are made; others are expanded. Null: all.
+  bool (*takes_coded)(Side side, int dim) noexcept = nullptr;
 
   // Null where coded operands need no unpacking.
   std::size_t (*expanded_bytes)(Side side, int slots, int dim) noexcept;

@@ -65,6 +65,8 @@ struct Lines {
   std::ptrdiff_t tile_bytes;
   std::ptrdiff_t step_bytes;
   int steps;
+
+  QUIRE_INLINE void advance(int tiles) { data += tiles * tile_bytes; }
 };
 
 template <class Ops, int R, int N>
@@ -91,9 +93,10 @@ QUIRE_INLINE void add_products(const Lines& lines, const std::byte* weights,
   }
 }
 
-// Adds up N vectors for R rows and hands each sum to finish(row, vector, sum).
-template <class Ops, int R, int N, class Finish>
-QUIRE_INLINE void run_block(const Lines& lines, const std::byte* weights, std::ptrdiff_t row_bytes,
+// Adds up N vectors for R rows and hands each sum to finish(row, vector, sum). `Where` is Lines, or
+// something else for which there is an add_products.
+template <class Ops, int R, int N, class Where, class Finish>
+QUIRE_INLINE void run_block(const Where& lines, const std::byte* weights, std::ptrdiff_t row_bytes,
                             Prefetcher& ahead, const Finish& finish) {
   typename Ops::Sum sums[R][N];
 #pragma GCC unroll 8
@@ -110,8 +113,8 @@ QUIRE_INLINE void run_block(const Lines& lines, const std::byte* weights, std::p
 }
 
 // R rows over all tiles; finish(row, lane, sum) with the first lane of the vector.
-template <class Ops, int R, class Finish>
-QUIRE_INLINE void run_rows(Lines lines, int tiles, const std::byte* weights,
+template <class Ops, int R, class Where, class Finish>
+QUIRE_INLINE void run_rows(Where lines, int tiles, const std::byte* weights,
                            std::ptrdiff_t row_bytes, const Ahead& ahead, const Finish& finish) {
   constexpr int N = Ops::vectors(R);
   constexpr int kTilesAtOnce = N / kVectorsPerTile;
@@ -123,19 +126,19 @@ QUIRE_INLINE void run_rows(Lines lines, int tiles, const std::byte* weights,
     run_block<Ops, R, N>(
         lines, weights, row_bytes, prefetcher,
         [&](int r, int n, const typename Ops::Sum& s) { finish(r, tile * kTile + n * kLanes, s); });
-    lines.data += kTilesAtOnce * lines.tile_bytes;
+    lines.advance(kTilesAtOnce);
   }
   for (; tile < tiles; ++tile) {
     run_block<Ops, R, kVectorsPerTile>(
         lines, weights, row_bytes, prefetcher,
         [&](int r, int n, const typename Ops::Sum& s) { finish(r, tile * kTile + n * kLanes, s); });
-    lines.data += lines.tile_bytes;
+    lines.advance(1);
   }
 }
 
 // All rows, in blocks that are as equal as they can be; finish(row, lane, sum).
-template <class Ops, class Finish>
-QUIRE_INLINE void run_all(const Lines& lines, int tiles, const Operands& rows,
+template <class Ops, class Where, class Finish>
+QUIRE_INLINE void run_all(const Where& lines, int tiles, const Operands& rows,
                           std::ptrdiff_t weights_at, Ahead ahead, const Finish& finish) {
   int row = 0;
   for (int blocks = (rows.count + Ops::kMaxRows - 1) / Ops::kMaxRows; blocks > 0; --blocks) {
@@ -189,7 +192,7 @@ void scores(const PageSide& keys, int first, int end, const Operands& queries, f
     return keys.scales == nullptr ? nullptr : keys.scales + (part * keys.slots + first + lane) * 2;
   };
   out += first;
-  run_all<Ops>({data, tile_bytes, kVectorBytes, first_steps}, tiles, queries,
+  run_all<Ops>(Lines{data, tile_bytes, kVectorBytes, first_steps}, tiles, queries,
                Ops::kQueryHeaderBytes, ahead, [&](int row, int lane, const typename Ops::Sum& sum) {
                  const std::byte* header = queries.rows + row * queries.stride;
                  store_floats(out + row * out_stride + lane,
@@ -201,7 +204,7 @@ void scores(const PageSide& keys, int first, int end, const Operands& queries, f
       some_left = some_left || *reinterpret_cast<const int*>(queries.rows + row * queries.stride);
     }
     if (!some_left) return;
-    run_all<Ops>({data, tile_bytes, kVectorBytes, steps}, tiles, queries,
+    run_all<Ops>(Lines{data, tile_bytes, kVectorBytes, steps}, tiles, queries,
                  Ops::query_rest_at(keys.dim), {},
                  [&](int row, int lane, const typename Ops::Sum& sum) {
                    float* to = out + row * out_stride + lane;
@@ -210,14 +213,14 @@ void scores(const PageSide& keys, int first, int end, const Operands& queries, f
     return;
   }
   if (first_steps == steps) return;
-  run_all<Ops>({data + first_steps * kVectorBytes, tile_bytes, kVectorBytes, steps - first_steps},
-               tiles, queries, Ops::kQueryHeaderBytes + first_steps * Ops::kStepBytes, {},
-               [&](int row, int lane, const typename Ops::Sum& sum) {
-                 const std::byte* header = queries.rows + row * queries.stride;
-                 float* to = out + row * out_stride + lane;
-                 store_floats(to,
-                              add(load_floats(to), Ops::score(sum, header, 1, scales(1, lane))));
-               });
+  run_all<Ops>(
+      Lines{data + first_steps * kVectorBytes, tile_bytes, kVectorBytes, steps - first_steps},
+      tiles, queries, Ops::kQueryHeaderBytes + first_steps * Ops::kStepBytes, {},
+      [&](int row, int lane, const typename Ops::Sum& sum) {
+        const std::byte* header = queries.rows + row * queries.stride;
+        float* to = out + row * out_stride + lane;
+        store_floats(to, add(load_floats(to), Ops::score(sum, header, 1, scales(1, lane))));
+      });
 }
 
 template <class Ops>
@@ -226,8 +229,8 @@ void mix(const PageSide& values, int first, int end, const Operands& weights, co
   const std::ptrdiff_t step_bytes = std::ptrdiff_t{values.dim} * Ops::kPack * Ops::kCodeBytes;
   const int first_step = first / Ops::kPack;
   const int steps = (end + Ops::kPack - 1) / Ops::kPack - first_step;
-  run_all<Ops>({values.data + first_step * step_bytes, kTile * Ops::kPack * Ops::kCodeBytes,
-                step_bytes, steps},
+  run_all<Ops>(Lines{values.data + first_step * step_bytes, kTile * Ops::kPack * Ops::kCodeBytes,
+                     step_bytes, steps},
                values.dim / kTile, weights, Ops::kHeaderBytes + first_step * Ops::kStepBytes, ahead,
                [&](int row, int lane, const typename Ops::Sum& sum) {
                  const std::byte* header = weights.rows + row * weights.stride;
@@ -242,6 +245,18 @@ constexpr Products products_of() {
 }
 
 // --- what kernels share ----------------------------------------------------------------------
+
+// A if kFirst, else B.
+template <bool kFirst, class A, class B>
+struct Selected {
+  using Type = A;
+};
+template <class A, class B>
+struct Selected<false, A, B> {
+  using Type = B;
+};
+template <bool kFirst, class A, class B>
+using Select = typename Selected<kFirst, A, B>::Type;
 
 // R at most: `most` where there are 32 registers, `fewer` where there are 16.
 constexpr int rows_for(int most, int fewer) {

@@ -4,15 +4,18 @@
 
 #include "codec/bf16/bf16.h"
 #include "codec/codec.h"
+#include "codec/dual/dual.h"
 #include "codec/f16/f16.h"
 #include "codec/f32/f32.h"
 #include "codec/fp8/fp8.h"
+#include "codec/ggml/ggml.h"
 #include "codec/int8/int8.h"
+#include "codec/tq/tq.h"
 
 namespace quire {
 namespace {
 
-// From the widest to the narrowest, floats first.
+// From the widest to the narrowest: floats, codes of rows, codes of pages, those of llama.cpp.
 constexpr const Codec* kCodecs[] = {
     &kF32Codec,      //
     &kF16Codec,      //
@@ -20,6 +23,17 @@ constexpr const Codec* kCodecs[] = {
     &kFp8E4m3Codec,  //
     &kFp8E5m2Codec,  //
     &kInt8Codec,     //
+    &kTq6Codec,      //
+    &kTq5Codec,      //
+    &kTq4Codec,      //
+    &kTq3Codec,      //
+    &kTq2Codec,      //
+    &kDual6Codec,    //
+    &kDual5Codec,    //
+    &kDual4Codec,    //
+    &kDual3Codec,    //
+    &kQ80Codec,      //
+    &kQ40Codec,      //
 };
 
 }  // namespace

@@ -69,6 +69,23 @@ struct Geometry {
   std::string value_codec = "f32";
 };
 
+// Whether a cache would take such a layer.
+inline bool is_storable(const Geometry& g) {
+  const Codec& key = *find_codec(g.key_codec);
+  const Codec& value = *find_codec(g.value_codec);
+  if (g.mla) return key.encodes_latents;
+  const auto takes = [&](const Codec& codec, Side side, int dim) {
+    return codec.takes == nullptr || codec.takes({side, g.page_tokens, dim});
+  };
+  return value.encodes_values && takes(key, Side::key, g.key_dim) &&
+         takes(value, Side::value, g.value_dim);
+}
+
+// The codec of values beside keys of `codec`: itself where it stores values.
+inline std::string values_beside(const Codec& codec) {
+  return codec.encodes_values ? codec.name : "int8";
+}
+
 inline LayerStore make_store(const Geometry& geometry) {
   LayerStore store;
   store.heads = geometry.kv_heads;
@@ -376,7 +393,9 @@ inline Rounding rounding_of(const LayerStore& store, Side side, bool sealed, Isa
   const Codec* codec = !sealed             ? find_codec(name_of(store.row_type))
                        : side == Side::key ? store.key_codec
                                            : store.value_codec;
-  const Kernel& kernel = *codec->kernels[static_cast<std::size_t>(isa)];
+  const Kernel* found = codec->kernels[static_cast<std::size_t>(isa)];
+  if (found == nullptr) return Rounding::none;  // decoded to f32
+  const Kernel& kernel = *found;
   const int split = store.mla ? store.value_dim : store.key_dim;
   const bool taken = side == Side::key ? kernel.takes_keys(store.key_dim, split)
                                        : !store.mla && store.value_dim % 16 == 0;

@@ -80,9 +80,13 @@ std::vector<Geometry> geometries() {
   for (const Codec* codec : all_codecs()) {
     const DType row_type = codec->lossless.value_or(DType::f16);
     for (const int page : {1, 5, 16, 24, 64}) {
-      all.push_back(geometry_of(3, 12, 20, row_type, codec->name, codec->name, page));
-      all.push_back(geometry_of(2, 7, 5, DType::f32, codec->name, "int8", page));
-      all.push_back(latent_of(13, 6, row_type, codec->name, page));
+      const std::string beside = values_beside(*codec);
+      for (const Geometry& g : {geometry_of(3, 12, 20, row_type, codec->name, beside.c_str(), page),
+                                geometry_of(2, 7, 5, DType::f32, codec->name, "int8", page),
+                                geometry_of(2, 64, 32, row_type, codec->name, beside.c_str(), page),
+                                latent_of(13, 6, row_type, codec->name, page)}) {
+        if (is_storable(g)) all.push_back(g);
+      }
     }
   }
   return all;
@@ -331,7 +335,8 @@ TEST(Layer, SealsEachHeadAndSideByItsCodec) {
         const Codec& codec = side == Side::key || g.mla ? *f.store.key_codec : *f.store.value_codec;
         const Side stored = g.mla ? Side::key : side;
         const int dim = stored == Side::key ? g.key_dim : g.value_dim;
-        const TileShape tile{stored, g.page_tokens, dim, g.mla ? g.value_dim : 0};
+        const TileShape tile{stored, g.page_tokens, dim, g.mla ? g.value_dim : 0,
+                             head_seed(f.store.seed, f.store.index, head, stored)};
         const std::vector<float> rows = f.read(stored, head, 0, count, false);
         Bytes data(codec.data_bytes(tile));
         Bytes scales(codec.scale_bytes(tile));

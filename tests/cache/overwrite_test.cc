@@ -1,6 +1,9 @@
 // Replacing one stored token of one layer.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "cache/fixture.h"
 
 namespace quire::test {
@@ -69,8 +72,10 @@ TEST(Overwrite, MakesTheHistoryInexactFromThere) {
 
 // The codes of the other tokens stay, bit for bit.
 TEST(Overwrite, OfACodedTokenLeavesTheOthersCodes) {
-  for (const std::string codec : {"int8", "fp8_e4m3", "fp8_e5m2", "bf16"}) {
+  for (const std::string codec :
+       {"int8", "fp8_e4m3", "fp8_e5m2", "bf16", "tq6", "tq3", "q8_0", "q4_0"}) {
     CacheSpec spec = small_spec(1, codec);
+    spec.layers[0].key_dim = spec.layers[0].value_dim = 32;
     spec.rollback = 0;
     Cache cache = Cache::create(spec).value();
     const Sequence sequence = filled(cache, 8);
@@ -90,6 +95,37 @@ TEST(Overwrite, OfACodedTokenLeavesTheOthersCodes) {
     sequence.overwrite(0, 5, row.key.view(), row.value.view()).value();
     EXPECT_EQ(read_all(sequence, 0, Side::key), read_all(alone, 0, Side::key)) << codec;
     EXPECT_EQ(read_all(sequence, 0, Side::value), read_all(alone, 0, Side::value)) << codec;
+  }
+}
+
+// A codec that looks at all tokens of a page encodes it again from what it decodes to: the new
+// token is there, and the others are about where they were.
+TEST(Overwrite, OfATokenCodedWithItsPageEncodesThePageAgain) {
+  for (const std::string codec : {"dual6", "dual4"}) {
+    CacheSpec spec = small_spec(1);
+    spec.set_codec(codec, "f16");
+    spec.layers[0].key_dim = 64;
+    spec.page_tokens = 16;
+    spec.rollback = 0;
+    Cache cache = Cache::create(spec).value();
+    const Sequence sequence = filled(cache, 32);
+    const std::vector<float> keys = read_all(sequence, 0, Side::key);
+    const std::vector<float> values = read_all(sequence, 0, Side::value);
+    const Pair row = other_row(spec, 0, 5);
+    sequence.overwrite(0, 5, row.key.view(), row.value.view()).value();
+    const std::vector<float> now = read_all(sequence, 0, Side::key);
+    const std::vector<float> expected = with_row(keys, 5, row.key);
+    ASSERT_EQ(now.size(), expected.size());
+    const std::size_t page = 16 * 2 * 64;
+    double error = 0;
+    double energy = 0;
+    for (std::size_t i = 0; i < page; ++i) {
+      error += std::pow(double{now[i]} - expected[i], 2);
+      energy += std::pow(double{expected[i]}, 2);
+    }
+    EXPECT_LT(error, (codec == "dual6" ? 0.002 : 0.02) * energy) << codec;
+    EXPECT_TRUE(std::equal(now.begin() + page, now.end(), keys.begin() + page));
+    EXPECT_EQ(read_all(sequence, 0, Side::value), with_row(values, 5, row.value));
   }
 }
 

@@ -18,6 +18,7 @@ CacheSpec printed_spec() {
   spec.layers[2].soft_cap = 30.0f;
   spec.layers[5].kv_of = 0;
   spec.max_tokens = 1000;
+  spec.seed = std::uint64_t{1} << 63;
   spec.memory_limit_bytes = 1 << 20;
   return spec;
 }
@@ -27,6 +28,7 @@ TEST(Print, JsonHoldsTheSpec) {
   const nlohmann::json json = nlohmann::json::parse(cache.json());
   EXPECT_EQ(json["spec"]["page_tokens"], 4);
   EXPECT_EQ(json["spec"]["rollback"], 8);
+  EXPECT_EQ(json["spec"]["seed"], std::uint64_t{1} << 63);
   EXPECT_EQ(json["spec"]["max_tokens"], 1000);
   EXPECT_TRUE(json["spec"]["max_batch"].is_null());
   EXPECT_EQ(json["spec"]["groups"], 5);
@@ -90,9 +92,10 @@ TEST(Print, TextHoldsTheFactsForPeople) {
   const std::string text = cache.text();
   for (const std::string& part :
        {std::string("6 layers"), std::string("5 groups"), std::string("pages of 4"),
-        std::string("window 8 of 16"), std::string("chunked 32"), std::string("int8/f16"),
-        std::string("of layer 0"), std::string("1 sequences with 10 tokens"),
-        std::string("a limit of 1048576"), std::to_string(cache.stats().bytes) + " bytes"}) {
+        std::string("seed 9223372036854775808"), std::string("window 8 of 16"),
+        std::string("chunked 32"), std::string("int8/f16"), std::string("of layer 0"),
+        std::string("1 sequences with 10 tokens"), std::string("a limit of 1048576"),
+        std::to_string(cache.stats().bytes) + " bytes"}) {
     EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
   }
 }

@@ -1,5 +1,5 @@
 // Putting many tokens at once: the same bytes as one by one, on any number of threads, and the
-// error of the first value that does not fit.
+// error of the first value or norm that does not fit.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -47,10 +47,10 @@ struct Source {
   }
 };
 
-// Everything a sequence holds of a layer, as bytes.
-std::string bytes_of_runs(const Step& step, int layer, SequenceId id) {
+// Everything that is lent of a layer, as bytes.
+std::string bytes_of_runs(const std::vector<RunView>& runs) {
   std::string all;
-  for (const RunView& run : step.runs(layer, id).value()) {
+  for (const RunView& run : runs) {
     all += run.layout;
     const auto* data = reinterpret_cast<const char*>(run.data);
     if (run.layout.starts_with("rows")) {
@@ -65,6 +65,10 @@ std::string bytes_of_runs(const Step& step, int layer, SequenceId id) {
   return all;
 }
 
+std::string bytes_of_runs(const Step& step, int layer, SequenceId id) {
+  return bytes_of_runs(step.runs(layer, id).value());
+}
+
 struct Shape {
   const char* codec;
   DType dtype;
@@ -75,7 +79,7 @@ struct Shape {
 
 CacheSpec spec_of(const Shape& shape, int threads) {
   CacheSpec spec = CacheSpec::uniform({.layers = 1, .kv_heads = 4, .head_dim = 64});
-  spec.set_codec(shape.codec, shape.codec);
+  spec.set_codec(shape.codec).value();
   if (shape.mla) {
     spec.layers[0].mla = true;
     spec.layers[0].kv_heads = 1;
@@ -129,6 +133,10 @@ const Shape kShapes[] = {
     {"fp8_e5m2", DType::f32, Layout::token_major, 7, false},
     {"int8", DType::f16, Layout::token_major, 64, true},
     {"f16", DType::bf16, Layout::token_major, 64, true},
+    {"tq4", DType::f16, Layout::token_major, 64, false},
+    {"tq3/tq6", DType::f32, Layout::head_major, 24, false},
+    {"balanced", DType::f16, Layout::token_major, 64, false},
+    {"q8_0/q4_0", DType::bf16, Layout::token_major, 64, false},
 };
 
 TEST(Put, ThreadsAndStepsMakeNoDifferenceToTheBytes) {
@@ -274,6 +282,115 @@ TEST(Put, NamesTheFirstValueThatDoesNotFit) {
       ASSERT_TRUE(succeeds(put_sources(fresh, keys, values, shape.mla)));
       EXPECT_TRUE(bytes_of_runs(step, 0, a.id()) == bytes_of_runs(fresh, 0, c.id()));
       EXPECT_TRUE(bytes_of_runs(step, 0, b.id()) == bytes_of_runs(fresh, 0, d.id()));
+    }
+  }
+}
+
+// A codec that keeps a scale per token takes no row whose scale would not fit, however small its
+// elements are.
+TEST(Put, ANormThatDoesNotFitIsRefusedAndNothingChanges) {
+  constexpr float kEven = 8188;  // 64 of them have the norm 65504: the largest that fits f16
+  for (const char* codec : {"tq4", "tq2", "dual4/tq4", "dual4/f16", "f16/tq6"}) {
+    SCOPED_TRACE(codec);
+    for (const std::int64_t tokens : {std::int64_t{3}, std::int64_t{700}}) {
+      CacheSpec spec = spec_of({codec, DType::f32, Layout::token_major, 64, false}, 2);
+      spec.layers.push_back(spec.layers[0]);
+      Cache cache = Cache::create(spec).value();
+      Sequence sequence = cache.open().value();
+      std::mt19937_64 random(7);
+      Source good(DType::f32, Layout::token_major, tokens, 4, 64);
+      good.fill(random);
+      // The largest that fits, once spread out and once in one channel.
+      for (int c = 0; c < 64; ++c) good.set(good.at(tokens - 1, 1, c), c % 2 == 0 ? kEven : -kEven);
+      for (int c = 0; c < 64; ++c) good.set(good.at(tokens - 2, 3, c), c == 5 ? -65504.0f : 0.0f);
+      Source bad = good;
+      bad.set(bad.at(tokens - 1, 1, 40), 8192);
+      const CodecPair pair = parse_codec(codec).value();
+      const std::string at = " of token " + std::to_string(tokens - 1) + ", head 1: a norm of 655";
+
+      Step step = cache.begin(batch_of(sequence, 0, tokens)).value();
+      ASSERT_TRUE(succeeds(step.put(0, good.view(), good.view())));
+      const std::string before = bytes_of_runs(step, 0, sequence.id());
+      for (const Side side : {Side::key, Side::value}) {
+        const bool is_key = side == Side::key;
+        const std::string& name = is_key ? pair.key : pair.value;
+        if (name == "f16") continue;  // takes any norm
+        const Result<void> refused =
+            step.put(1, is_key ? bad.view() : good.view(), is_key ? good.view() : bad.view());
+        ASSERT_TRUE(fails(refused, ErrorCode::non_finite,
+                          {"put: layer 1 " + std::string(is_key ? "key" : "value") + at,
+                           name + " codes", "65504"}));
+        EXPECT_TRUE(fails(step.commit(), ErrorCode::wrong_state, {"layer 1"}));
+        EXPECT_TRUE(bytes_of_runs(step, 0, sequence.id()) == before);
+      }
+      ASSERT_TRUE(succeeds(step.put(1, good.view(), good.view())));
+      EXPECT_TRUE(bytes_of_runs(step, 1, sequence.id()).size() == before.size());
+      ASSERT_TRUE(succeeds(step.commit()));
+
+      const Snapshot committed = snapshot(cache);
+      const auto last = [&](const Source& source) {
+        TensorView view = source.view();
+        view.data = source.data.data() + source.at(tokens - 1, 0, 0) * bytes_of(DType::f32);
+        view.tokens = 1;
+        return view;
+      };
+      const bool key_refused = pair.key != "f16";
+      EXPECT_TRUE(fails(
+          sequence.overwrite(1, 0, last(key_refused ? bad : good), last(key_refused ? good : bad)),
+          ErrorCode::non_finite, {"overwrite: layer 1", "head 1: a norm of 655"}));
+      EXPECT_TRUE(snapshot(cache) == committed);
+    }
+  }
+}
+
+// Layers, too, have signs of their own.
+TEST(Put, TheSeedChoosesTheBytesAndNotTheAnswer) {
+  constexpr std::int64_t kTokens = 256;
+  const auto history = [&](const char* codec, std::uint64_t seed, std::vector<float>& out) {
+    CacheSpec spec = spec_of({codec, DType::f32, Layout::token_major, 64, false}, 1);
+    spec.seed = seed;
+    spec.exact_tail = 0;
+    spec.layers.push_back(spec.layers[0]);
+    Cache cache = Cache::create(spec).value();
+    Sequence sequence = cache.open().value();
+    std::mt19937_64 random(3);
+    Source keys(DType::f32, Layout::token_major, kTokens + 1, 4, 64);
+    Source values = keys;
+    keys.fill(random);
+    values.fill(random);
+    Step step = cache.begin(batch_of(sequence, 0, kTokens + 1)).value();
+    for (int layer = 0; layer < 2; ++layer) step.put(layer, keys.view(), values.view()).value();
+    Source q(DType::f32, Layout::token_major, kTokens + 1, 4, 64);
+    q.fill(random);
+    out.resize(index_of((kTokens + 1) * 4 * 64));
+    step.attend(0, q.view(), OutputView::dense(out.data(), kTokens + 1, 4, 64)).value();
+    out.erase(out.begin(), out.end() - 4 * 64);  // the last token sees four sealed pages
+    step.commit().value();
+    const std::string first = bytes_of_runs(sequence.runs(0).value());
+    EXPECT_EQ(first == bytes_of_runs(sequence.runs(1).value()), codec == std::string("int8"))
+        << "layers rotate differently";
+    return first;
+  };
+  std::vector<float> exact;
+  history("int8", 1, exact);
+  for (const char* codec : {"tq4", "dual4/tq4", "int8"}) {
+    SCOPED_TRACE(codec);
+    const bool rotates = codec != std::string("int8");
+    std::vector<float> out;
+    std::vector<float> again;
+    const std::string bytes = history(codec, 1, out);
+    EXPECT_TRUE(history(codec, 1, again) == bytes) << "the same seed";
+    EXPECT_EQ(out, again);
+    for (const std::uint64_t seed : {std::uint64_t{0}, std::uint64_t{2}, ~std::uint64_t{0}}) {
+      EXPECT_EQ(history(codec, seed, again) != bytes, rotates) << seed;
+      double error = 0;
+      double norm = 0;
+      for (std::size_t i = 0; i < exact.size(); ++i) {
+        const double difference = static_cast<double>(again[i]) - static_cast<double>(exact[i]);
+        error += difference * difference;
+        norm += static_cast<double>(exact[i]) * static_cast<double>(exact[i]);
+      }
+      EXPECT_LT(std::sqrt(error / norm), 0.25) << seed;
     }
   }
 }

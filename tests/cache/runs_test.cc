@@ -79,8 +79,12 @@ void expect_runs_are_what_read_gives(const CacheSpec& spec, const Sequence& sequ
   }
 }
 
-TEST(Runs, BytesOfEveryCodecDecodeToWhatReadGives) {
-  for (const std::string& codec : codec_names()) {
+// Codecs whose bytes the test decodes by itself: one element, or one with a scale for its row.
+const std::vector<std::string> kPlainCodecs = {"f32",      "f16",      "bf16",
+                                               "fp8_e4m3", "fp8_e5m2", "int8"};
+
+TEST(Runs, BytesOfEveryPlainCodecDecodeToWhatReadGives) {
+  for (const std::string& codec : kPlainCodecs) {
     for (const int page : {4, 20, 64}) {
       SCOPED_TRACE(codec + ", pages of " + std::to_string(page));
       CacheSpec spec = small_spec(1, codec);
@@ -100,7 +104,7 @@ TEST(Runs, BytesOfEveryCodecDecodeToWhatReadGives) {
 }
 
 TEST(Runs, BytesOfAnMlaLayerAreThoseOfItsLatentOnBothSides) {
-  for (const std::string& codec : codec_names()) {
+  for (const std::string& codec : kPlainCodecs) {
     CacheSpec spec = CacheSpec::mla(1, 2, 6, 4);
     spec.set_codec(codec, codec);
     spec.page_tokens = 4;

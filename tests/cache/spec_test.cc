@@ -117,16 +117,116 @@ TEST(Spec, DTypesHaveSizesAndNames) {
   EXPECT_STREQ(name_of(DType::bf16), "bf16");
 }
 
-TEST(Spec, EveryNamedCodecCanBeUsedOnEitherSide) {
-  const std::vector<std::string> names = codec_names();
-  EXPECT_EQ(names,
-            (std::vector<std::string>{"f32", "f16", "bf16", "fp8_e4m3", "fp8_e5m2", "int8"}));
-  for (const std::string& key : names) {
-    for (const std::string& value : names) {
-      CacheSpec spec = small_spec();
+// --- codecs --------------------------------------------------------------------------------------
+
+bool keys_only(const std::string& codec) { return codec.starts_with("dual"); }
+
+TEST(Spec, EveryCodecEncodesKeysAndAllButSomeEncodeValues) {
+  for (const std::string& key : codec_names()) {
+    for (const std::string& value : codec_names()) {
+      CacheSpec spec = CacheSpec::uniform({.layers = 1, .kv_heads = 1, .head_dim = 64});
       spec.set_codec(key, value);
-      EXPECT_TRUE(succeeds(Cache::create(spec))) << key << " " << value;
+      const Result<Cache> cache = Cache::create(spec);
+      if (keys_only(value)) {
+        EXPECT_TRUE(fails(cache, ErrorCode::invalid_spec, {"layer 0", value, "keys only", "int8"}));
+      } else {
+        EXPECT_TRUE(succeeds(cache)) << key << "/" << value;
+      }
     }
+  }
+}
+
+TEST(Spec, ATextNamesACodecAPairOrAPreset) {
+  const auto pair = [](const char* text) { return parse_codec(text).value(); };
+  EXPECT_EQ(pair("int8"), (CodecPair{"int8", "int8"}));
+  EXPECT_EQ(pair("tq2"), (CodecPair{"tq2", "tq2"}));
+  EXPECT_EQ(pair("f16/f32"), (CodecPair{"f16", "f32"}));
+  EXPECT_EQ(pair("dual5/q8_0"), (CodecPair{"dual5", "q8_0"}));
+  EXPECT_EQ(pair("safe"), (CodecPair{"dual6", "tq5"}));
+  EXPECT_EQ(pair("balanced"), (CodecPair{"dual4", "tq4"}));
+  EXPECT_EQ(pair("small"), (CodecPair{"dual4", "tq3"}));
+  EXPECT_EQ(pair("tiny"), (CodecPair{"dual3", "tq3"}));
+}
+
+TEST(Spec, EveryPresetNamesItsPairAndMakesACache) {
+  std::vector<std::string> names;
+  for (const CodecPreset& preset : codec_presets()) {
+    names.push_back(preset.name);
+    EXPECT_EQ(parse_codec(preset.name).value(), preset.codec);
+    CacheSpec spec = CacheSpec::uniform({.layers = 1, .kv_heads = 1, .head_dim = 64});
+    spec.layers[0].codec = preset.codec;
+    EXPECT_TRUE(succeeds(Cache::create(spec))) << preset.name;
+  }
+  EXPECT_EQ(names, (std::vector<std::string>{"safe", "balanced", "small", "tiny"}));
+}
+
+TEST(Spec, ATextThatNamesNothingIsRefusedWithTheNamesThereAre) {
+  for (const std::string text : {"", "f17", "F16", "f16/", "/f16", "/", "f16/f16/f16",
+                                 "balanced/f16", "f16/tiny", " int8", "int8 "}) {
+    EXPECT_TRUE(fails(parse_codec(text), ErrorCode::invalid_spec,
+                      {"\"" + text + "\"", "f32 f16 bf16", "q4_0", "safe balanced small tiny"}));
+  }
+}
+
+TEST(Spec, AKeysOnlyCodecForValuesIsRefusedWithThePairToWrite) {
+  for (const auto& [text, write] :
+       {std::pair("dual4", "dual4 encodes keys only; write dual4/tq4"),
+        std::pair("dual6", "dual6 encodes keys only; write dual6/tq5"),
+        std::pair("dual5", "dual5 encodes keys only; write dual5/tq4"),
+        std::pair("dual3/dual3", "dual3 encodes keys only; write dual3/tq3"),
+        std::pair("f16/dual4", "dual4 encodes keys only; write f16/tq4")}) {
+    EXPECT_TRUE(fails(parse_codec(text), ErrorCode::invalid_spec, {text, write}));
+    const std::string suggested = std::string(write).substr(std::string(write).rfind(' ') + 1);
+    EXPECT_TRUE(succeeds(parse_codec(suggested))) << suggested;
+  }
+}
+
+TEST(Spec, ATextSetsTheCodecOfEveryLayer) {
+  CacheSpec spec = two_layers();
+  ASSERT_TRUE(succeeds(spec.set_codec("small")));
+  for (const LayerSpec& made : spec.layers) EXPECT_EQ(made.codec, (CodecPair{"dual4", "tq3"}));
+  EXPECT_TRUE(fails(spec.set_codec("smaller"), ErrorCode::invalid_spec, {"\"smaller\""}));
+  for (const LayerSpec& made : spec.layers) EXPECT_EQ(made.codec, (CodecPair{"dual4", "tq3"}));
+  CacheSpec latent = CacheSpec::mla(1, 4, 16, 8);
+  ASSERT_TRUE(succeeds(latent.set_codec("int8/f16")));
+  EXPECT_EQ(latent.layers[0].codec, (CodecPair{"int8", "int8"}));
+}
+
+TEST(Spec, LatentsTakeCodecsWithoutRotationAndBlocks) {
+  for (const std::string& codec : codec_names()) {
+    CacheSpec spec = CacheSpec::mla(1, 4, 64, 32);
+    spec.set_codec(codec, codec);
+    const bool taken = codec[0] == 'f' || codec == "bf16" || codec == "int8";
+    if (taken) {
+      EXPECT_TRUE(succeeds(Cache::create(spec))) << codec;
+    } else {
+      EXPECT_TRUE(fails(Cache::create(spec), ErrorCode::invalid_spec,
+                        {"layer 0: " + codec, "MLA", "f32 f16 bf16 fp8_e4m3 fp8_e5m2 int8"}));
+    }
+  }
+}
+
+TEST(Spec, SizesThatACodecDoesNotTakeAreRefusedWithTheNearest) {
+  CacheSpec good = CacheSpec::uniform({.layers = 2, .kv_heads = 2, .head_dim = 64});
+  const auto sized = [](const char* codec, int key_dim, int value_dim) {
+    return layer([=](LayerSpec& l) {
+      l.codec = parse_codec(codec).value();
+      l.key_dim = key_dim;
+      l.value_dim = value_dim;
+    });
+  };
+  expect_refused(
+      good, {{sized("tq4", 63, 64), {"layer 1: tq4", "keys of 63 channels", "is 64"}},
+             {sized("tq4", 64, 1), {"layer 1: tq4", "values of 1 channels", "is 2"}},
+             {sized("dual4/f16", 65, 64), {"layer 1: dual4", "keys of 65 channels", "is 66"}},
+             {sized("tq4", 5000, 64), {"layer 1: tq4", "keys of 5000 channels", "is 1024"}},
+             {sized("q8_0", 80, 64), {"layer 1: q8_0", "keys of 80 channels", "is 96"}},
+             {sized("f16/q4_0", 64, 16), {"layer 1: q4_0", "values of 16 channels", "is 32"}}});
+  for (const auto& [codec, dim] : {std::pair("tq4", 6), std::pair("tq2", 80), std::pair("q8_0", 96),
+                                   std::pair("dual3/tq3", 112), std::pair("int8", 63)}) {
+    CacheSpec spec = good;
+    sized(codec, dim, dim)(spec);
+    EXPECT_TRUE(succeeds(Cache::create(spec))) << codec << " " << dim;
   }
 }
 
@@ -324,11 +424,14 @@ TEST(Spec, IsReadBackAsGiven) {
   spec.page_tokens = 16;
   spec.exact_head = 3;
   spec.max_tokens = 100;
+  spec.seed = 12345;
   spec.layers[1].soft_cap = 30.0f;
   const Cache cache = Cache::create(spec).value();
   EXPECT_EQ(cache.spec().page_tokens, 16);
   EXPECT_EQ(cache.spec().exact_head, 3);
   EXPECT_EQ(cache.spec().max_tokens, 100);
+  EXPECT_EQ(cache.spec().seed, 12345u);
+  EXPECT_EQ(cache.clone().value().spec().seed, 12345u);
   EXPECT_EQ(cache.spec().layers.at(1).soft_cap, 30.0f);
 }
 

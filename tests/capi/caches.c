@@ -24,6 +24,7 @@ static quire_cache* create(const quire_layer_spec* layer, int64_t layers) {
 }
 
 static void test_names(void) {
+  const char *key = NULL, *value = NULL;
   char small[4] = "abc";
   char text[4096];
   size_t bytes = 0;
@@ -44,6 +45,26 @@ static void test_names(void) {
   for (i = 0; quire_codec_name(i) != NULL; ++i) CHECK(quire_codec_name(i)[0] != '\0');
   CHECK(i >= 6);
   CHECK(quire_codec_name(-1) == NULL);
+
+  for (i = 0; quire_codec_preset(i) != NULL; ++i) {
+    CHECK_OK(quire_codec_parse(quire_codec_preset(i), &key, &value));
+    CHECK(strcmp(key, value) != 0);
+  }
+  CHECK(i == 4 && strcmp(quire_codec_preset(1), "balanced") == 0);
+  CHECK(quire_codec_preset(-1) == NULL);
+  CHECK_OK(quire_codec_parse("int8", &key, &value));
+  CHECK(strcmp(key, "int8") == 0 && strcmp(value, "int8") == 0);
+  CHECK_OK(quire_codec_parse("balanced", &key, &value));
+  CHECK(strcmp(key, "dual4") == 0 && strcmp(value, "tq4") == 0);
+  CHECK_FAILS(QUIRE_INVALID_SPEC, quire_codec_parse("f13", &key, &value));
+  CHECK_TEXT("f32 f16 bf16");
+  CHECK_TEXT("balanced");
+  CHECK_FAILS(QUIRE_INVALID_SPEC, quire_codec_parse("dual3", &key, &value));
+  CHECK_TEXT("write dual3/tq3");
+  CHECK(strcmp(key, "dual4") == 0 && strcmp(value, "tq4") == 0);
+  CHECK_FAILS(QUIRE_INVALID_ARGUMENT, quire_codec_parse(NULL, &key, &value));
+  CHECK_FAILS(QUIRE_INVALID_ARGUMENT, quire_codec_parse("int8", NULL, &value));
+  CHECK_FAILS(QUIRE_INVALID_ARGUMENT, quire_codec_parse("int8", &key, NULL));
 
   CHECK_OK(quire_build_info(NULL, 0, &bytes));
   CHECK(bytes > 10 && bytes <= sizeof text);
@@ -191,10 +212,11 @@ static void test_stamps(void) {
   older.layer_count = 1;
   older.page_tokens = 32;
   older.rollback = 3;
+  older.seed = 9;
   older.struct_size = offsetof(quire_cache_spec, rollback);
   CHECK_OK(quire_cache_create(&older, &cache));
   CHECK_OK(quire_cache_read_spec(cache, &found));
-  CHECK(found.page_tokens == 32 && found.rollback == 8);
+  CHECK(found.page_tokens == 32 && found.rollback == 8 && found.seed == 0);
   older_stats.struct_size = offsetof(quire_stats, bytes_sealed);
   older_stats.bytes_sealed = 77;
   CHECK_OK(quire_cache_stats(cache, &older_stats));
@@ -251,6 +273,7 @@ static void test_read_back(void) {
   spec.max_tokens = 100;
   spec.max_sequences = 3;
   spec.max_batch = 50;
+  spec.seed = 0x123456789abcdef0u;
   spec.memory_limit_bytes = (size_t)64 << 20;
   spec.exact_head = 1;
   spec.exact_tail = 2;
@@ -263,6 +286,7 @@ static void test_read_back(void) {
   CHECK(found.max_batch == 50 && found.memory_limit_bytes == (size_t)64 << 20);
   CHECK(found.exact_head == 1 && found.exact_tail == 2 && found.rollback == 4);
   CHECK(found.executor == NULL && found.memory == NULL && found.threads == 1);
+  CHECK(found.seed == 0x123456789abcdef0u);
 
   CHECK_OK(quire_cache_read_layer_spec(cache, 0, &layer));
   CHECK(layer.has_scale == 1 && layer.scale == 0.75f && layer.soft_cap == 30.0f);

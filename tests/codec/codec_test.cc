@@ -21,6 +21,7 @@ using test::Sealed;
 
 TEST(Codec, SizesAreThoseOfTheFormat) {
   test::for_each_case([](const Codec& codec, const TileShape& shape) {
+    if (!test::is_defined(codec)) return;
     const auto [code_bytes, pack, oracle] = test::definition(codec);
     const std::size_t slots = (test::size_of(shape.slots) + 15) / 16 * 16;
     EXPECT_EQ(codec.data_bytes(shape), slots * test::padded_dim(shape, pack) * code_bytes);
@@ -47,6 +48,7 @@ TEST(Codec, ChannelTenOfSlotTwentyOneLiesWhereTheFormatSays) {
 TEST(Codec, EncodeGivesEveryByteOfTheDefinition) {
   std::mt19937_64 random(test::announce_seed());
   test::for_each_case([&](const Codec& codec, const TileShape& shape) {
+    if (!test::is_defined(codec)) return;
     const auto rows = test::random_rows(shape, random);
     const auto expected = test::reference(codec, shape, rows);
     const Sealed found = test::encode(codec, shape, rows);
@@ -58,6 +60,7 @@ TEST(Codec, EncodeGivesEveryByteOfTheDefinition) {
 TEST(Codec, DecodeGivesTheValuesOfTheDefinition) {
   std::mt19937_64 random(test::announce_seed());
   test::for_each_case([&](const Codec& codec, const TileShape& shape) {
+    if (!test::is_defined(codec)) return;
     const auto rows = test::random_rows(shape, random);
     const auto expected = test::reference(codec, shape, rows);
     const Sealed sealed = test::encode(codec, shape, rows);
@@ -90,15 +93,28 @@ TEST(Codec, SlotsThatWereNotFilledAreZeros) {
     const int count = shape.slots / 2;
     rows.resize(test::size_of(count * shape.dim));
     const Sealed sealed = test::encode(codec, shape, rows);
-    ASSERT_TRUE(sealed == test::reference(codec, shape, rows).sealed);
-    const auto rest = test::decode(codec, shape, sealed, count, shape.padded_slots() - count);
-    ASSERT_TRUE(test::same_bits(rest, std::vector<float>(rest.size(), 0.0f)));
+    if (test::is_defined(codec)) {
+      ASSERT_TRUE(sealed == test::reference(codec, shape, rows).sealed);
+    }
+    for (const float x : test::decode(codec, shape, sealed, count, shape.padded_slots() - count)) {
+      ASSERT_EQ(x, 0.0f);
+    }
+    // The codes of an empty slot are zeros too.
+    if (codec.copy_slot == nullptr) return;
+    Sealed empty{Bytes(sealed.data.size()), Bytes(sealed.scales.size())};
+    Sealed copied = empty;
+    for (int slot = count; slot < shape.padded_slots(); ++slot) {
+      codec.copy_slot(shape, sealed.data.data(), sealed.scales.data(), slot, copied.data.data(),
+                      copied.scales.data(), slot);
+    }
+    ASSERT_TRUE(copied == empty);
   });
 }
 
 TEST(Codec, EncodingSlotBySlotInAnyOrderIsEncodingThePage) {
   std::mt19937_64 random(test::announce_seed());
   test::for_each_case([&](const Codec& codec, const TileShape& shape) {
+    if (codec.encode_slot == nullptr) return;
     const auto rows = test::random_rows(shape, random);
     const Sealed whole = test::encode(codec, shape, rows);
     Sealed slots{Bytes(whole.data.size()), Bytes(whole.scales.size())};
@@ -116,6 +132,7 @@ TEST(Codec, EncodingSlotBySlotInAnyOrderIsEncodingThePage) {
 TEST(Codec, EncodingASlotReplacesItAndLeavesTheOthers) {
   std::mt19937_64 random(test::announce_seed());
   test::for_each_case([&](const Codec& codec, const TileShape& shape) {
+    if (codec.encode_slot == nullptr) return;
     auto rows = test::random_rows(shape, random);
     const auto other = test::random_rows(shape, random);
     Sealed sealed = test::encode(codec, shape, rows);
@@ -131,6 +148,7 @@ TEST(Codec, EncodingASlotReplacesItAndLeavesTheOthers) {
 TEST(Codec, CopySlotMovesOneSlotBitForBit) {
   std::mt19937_64 random(test::announce_seed());
   test::for_each_case([&](const Codec& codec, const TileShape& shape) {
+    if (codec.copy_slot == nullptr) return;
     const auto from_rows = test::random_rows(shape, random);
     auto to_rows = test::random_rows(shape, random);
     const Sealed from = test::encode(codec, shape, from_rows);
@@ -152,7 +170,12 @@ TEST(Codec, BytesMayLieAtAnyAddress) {
   std::mt19937_64 random(test::announce_seed());
   for (const Codec* codec : all_codecs()) {
     for (const Side side : {Side::key, Side::value}) {
-      const TileShape shape{side, 20, 7, 0};
+      // The smallest odd size where the codec takes one.
+      TileShape shape{side, 20, 7, 0};
+      for (const int dim : {6, 32}) {
+        if (codec->takes != nullptr && !codec->takes(shape)) shape.dim = dim;
+      }
+      if (!test::stores(*codec, shape)) continue;
       const auto rows = test::random_rows(shape, random);
       const Sealed expected = test::encode(*codec, shape, rows);
       Bytes data(expected.data.size() + 2, std::byte{0x5a});
@@ -202,6 +225,7 @@ TEST(Codec, LosslessCodecsGiveRowsBackBitForBit) {
 TEST(Codec, ASplitChangesOnlyCodecsWithScales) {
   std::mt19937_64 random(test::announce_seed());
   for (const Codec* codec : all_codecs()) {
+    if (!codec->encodes_latents) continue;
     const TileShape whole{Side::key, 16, 24, 0};
     const TileShape split{Side::key, 16, 24, 16};
     const auto rows = test::random_rows(whole, random);

@@ -1,5 +1,6 @@
-// Golden bytes of every codec and side. They were computed from docs/format.md with exact rational
-// arithmetic, apart from this library. They never change: sealed pages are kept and travel.
+// Golden bytes of the codecs that write each element by itself, or with a scale for each row. They
+// were computed from docs/format.md with exact rational arithmetic, apart from this library. They
+// never change: sealed pages are kept and travel.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -103,15 +104,6 @@ const Golden kGolden[] = {
 };
 // clang-format on
 
-std::string hex(const test::Bytes& bytes) {
-  std::string out;
-  for (const std::byte byte : bytes) {
-    out += "0123456789abcdef"[std::to_integer<unsigned>(byte) >> 4];
-    out += "0123456789abcdef"[std::to_integer<unsigned>(byte) & 15u];
-  }
-  return out;
-}
-
 std::string without_spaces(std::string text) {
   std::erase(text, ' ');
   return text;
@@ -124,13 +116,14 @@ TEST(Golden, BytesNeverChange) {
     const TileShape shape{golden.side, 5, 3, golden.split};
     SCOPED_TRACE(test::describe(*codec, shape));
     const test::Sealed sealed = test::encode(*codec, shape, kRows);
-    EXPECT_EQ(hex(sealed.data), without_spaces(golden.data));
-    EXPECT_EQ(hex(sealed.scales), without_spaces(golden.scales));
+    EXPECT_EQ(test::hex(sealed.data), without_spaces(golden.data));
+    EXPECT_EQ(test::hex(sealed.scales), without_spaces(golden.scales));
   }
 }
 
-TEST(Golden, CoversEveryCodecAndSide) {
+TEST(Golden, CoversEveryCodecAndSideWithADefinition) {
   for (const Codec* codec : all_codecs()) {
+    if (!test::is_defined(*codec)) continue;
     for (const Side side : {Side::key, Side::value}) {
       bool found = false;
       for (const Golden& golden : kGolden) {

@@ -433,6 +433,29 @@ TEST_P(Law, CodedCutsAreTold) {
   EXPECT_TRUE(sequence.is_exact().value());
 }
 
+// Codecs that rotate, that look at whole pages, and that are decoded to be attended to: they take
+// fewer sizes and no latents.
+TEST(LawOfPairs, HoldsForCodecsOfFewerBits) {
+  const std::uint64_t seed = announce_seed() + 3000;
+  Walked walked;
+  std::uint64_t salt = 0;
+  for (const CodecPair& pair :
+       {CodecPair{"tq4", "tq4"}, CodecPair{"tq3", "tq2"}, CodecPair{"dual4", "tq4"},
+        CodecPair{"dual6", "tq5"}, CodecPair{"q8_0", "q4_0"}}) {
+    for (const int page : {5, 16}) {
+      LawCase c;
+      c.spec.layers = {plain_layer(pair.key, pair.value, Pattern::causal()),
+                       plain_layer(pair.key, pair.value, Pattern::window(4, 6))};
+      for (LayerSpec& layer : c.spec.layers) layer.key_dim = layer.value_dim = 32;
+      c.spec.page_tokens = page;
+      c.spec.rollback = 3;
+      c.name = name_of_case(c.spec);
+      expect_law(c, seed + ++salt, walked);
+      if (testing::Test::HasFailure()) return;
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Codec, Law, testing::ValuesIn(kCodecs),
                          [](const auto& codec) { return codec.param; });
 

@@ -11,7 +11,12 @@ import sys
 import unittest
 
 QUIRE = None
-CODECS = ["f32", "f16", "bf16", "fp8_e4m3", "fp8_e5m2", "int8"]
+CODECS = ["f32", "f16", "bf16", "fp8_e4m3", "fp8_e5m2", "int8", "tq6", "tq5", "tq4", "tq3", "tq2",
+          "dual6", "dual5", "dual4", "dual3", "q8_0", "q4_0"]
+KEYS_ONLY = ["dual6", "dual5", "dual4", "dual3"]
+PRESETS = {"safe": "dual6/tq5", "balanced": "dual4/tq4", "small": "dual4/tq3", "tiny": "dual3/tq3"}
+# What encodes keys and values, by itself or as a pair.
+WHOLE = [codec for codec in CODECS if codec not in KEYS_ONLY] + list(PRESETS.values())
 
 
 def quire(*arguments, **options):
@@ -50,7 +55,8 @@ class Usage(Program):
                           ["demo", "--wrong"], ["bench"], ["bench", "nothing"],
                           ["bench", "manage", "--wrong"], ["bench", "manage", "--quick=maybe"],
                           ["bench", "attention", "--wrong"], ["bench", "attention", "extra"],
-                          ["bench", "put", "--wrong"], ["bench", "put", "--full"]):
+                          ["bench", "put", "--wrong"], ["bench", "put", "--full"],
+                          ["bench", "codec", "--wrong"], ["bench", "codec", "--full"]):
             with self.subTest(arguments=arguments):
                 result = quire(*arguments)
                 self.assertEqual(result.returncode, 2)
@@ -64,7 +70,7 @@ class Usage(Program):
     def test_help_is_data(self):
         for arguments in (["--help"], ["info", "--help"], ["demo", "--help"], ["bench", "--help"],
                           ["bench", "manage", "--help"], ["bench", "attention", "--help"],
-                          ["bench", "put", "--help"]):
+                          ["bench", "put", "--help"], ["bench", "codec", "--help"]):
             with self.subTest(arguments=arguments):
                 self.assertIn("Usage: quire", self.succeed(*arguments))
 
@@ -87,7 +93,7 @@ class Info(Program):
                                       "codecs"])
         self.assertRegex(info["version"], r"^\d+\.\d+\.\d+$")
         self.assertIn(info["isa_chosen"], info["isas_found"])
-        self.assertEqual(info["codecs"][:len(CODECS)], CODECS)
+        self.assertEqual(info["codecs"], CODECS)
 
     def test_the_table_says_the_same(self):
         table = self.succeed("info")
@@ -124,11 +130,12 @@ class Demo(Program):
 
     def test_every_codec_has_its_bytes_and_its_error(self):
         rows = {row["codec"]: row for row in self.facts["codecs"]["rows"]}
-        self.assertEqual(list(rows)[:len(CODECS)], CODECS)
+        self.assertEqual(list(rows), WHOLE)
         self.assertEqual(rows["f32"]["relative_error"], 0)
         self.assertEqual(rows["f16"]["bytes_per_token"], 4096)
         for codec, bound in (("f16", 1e-3), ("bf16", 1e-2), ("int8", 2e-2), ("fp8_e4m3", 1e-1),
-                             ("fp8_e5m2", 2e-1)):
+                             ("fp8_e5m2", 2e-1), ("q8_0", 2e-2), ("tq6", 5e-2), ("tq4", 2e-1),
+                             ("tq2", 7e-1), ("dual6/tq5", 1e-1), ("dual4/tq4", 2e-1)):
             self.assertGreater(rows[codec]["relative_error"], 0)
             self.assertLess(rows[codec]["relative_error"], bound)
 
@@ -216,7 +223,8 @@ class BenchAttention(Program):
             self.assertAlmostEqual(row["gbps"], row["bytes"] / row["us"] / 1e3)
         decode = [row["codec"] for row in result["rows"] if row["queries"] == 1]
         prefill = [row["codec"] for row in result["rows"] if row["queries"] > 1]
-        self.assertEqual(decode, ["f16", "bf16", "fp8_e4m3", "fp8_e5m2", "int8"])
+        self.assertEqual(decode, ["f16", "bf16", "fp8_e4m3", "fp8_e5m2", "int8", "tq4", "tq2",
+                                  "dual4/tq4"])
         self.assertEqual(prefill, ["f16", "bf16", "int8", "fp8_e4m3"])
 
     def test_every_instruction_set_has_its_rates(self):
@@ -250,6 +258,30 @@ class BenchAttention(Program):
         self.assertEqual(measured, list(itertools.product(
             ["8/8/32", "4/2/64"], [1, 5], [64, 130], ["int8", "int8/f16"], [1, 2])))
         self.assertEqual([rates["threads"] for rates in result["machine"]["measured"]], [1, 2])
+
+    def test_the_floor_of_a_pair_adds_up_its_sides(self):
+        # Prefill multiplies longer than it reads, so that the floor is that of the multiply-adds.
+        result = self.parsed(*self.QUICK, "--threads", "1", "--context", "512", "--queries", "512",
+                             "--shape", "32/1/64", "--codec",
+                             "f16,int8,tq4,q4_0,q8_0,bf16,dual4/tq4,int8/tq4")
+        machine, = result["machine"]["measured"]
+        fma = machine["fma_f32_gmacs"]
+        rates = {"f16": fma, "q8_0": fma, "bf16": machine["dot_bf16_gmacs"] or fma,
+                 "int8": machine["dot16_gmacs"] or fma}
+        for codec in ("tq4", "q4_0", "dual4"):
+            rates[codec] = machine["dot8_gmacs"] or fma
+        macs = 512 * 513 / 2 * 32 * 64
+        for row in result["rows"]:
+            key, value = (row["codec"] + "/" + row["codec"]).split("/")[:2]
+            multiply_us = (macs / rates[key] + macs / rates[value]) / 1e3
+            read_us = row["bytes"] / machine["read_gbps"] / 1e3
+            with self.subTest(codec=row["codec"]):
+                self.assertAlmostEqual(row["floor_us"] / max(multiply_us, read_us), 1, places=6)
+                self.assertGreater(multiply_us, read_us)
+
+    def test_presets_are_pairs(self):
+        rows = self.rows("--queries", "1", "--threads", "1", "--codec", ",".join(PRESETS))
+        self.assertEqual([row["codec"] for row in rows], list(PRESETS.values()))
 
     def test_all_threads_are_the_cores(self):
         result = self.parsed(*self.QUICK, "--threads", "all", "--queries", "1", "--codec", "f16")
@@ -288,7 +320,7 @@ class BenchPut(Program):
     def test_json_has_machine_and_rows(self):
         result = self.parsed(*self.QUICK)
         self.assertEqual(list(result), ["machine", "rows"])
-        self.assertEqual([row["codec"] for row in result["rows"]], self.parsed("info")["codecs"])
+        self.assertEqual([row["codec"] for row in result["rows"]], WHOLE)
         for row in result["rows"]:
             self.assertEqual(list(row), ["codec", "layers", "threads", "gbps", "memcpy_gbps",
                                          "ratio"])
@@ -302,7 +334,10 @@ class BenchPut(Program):
         self.assertEqual([row["codec"] for row in rows], ["int8/f16", "bf16"])
 
     def test_wrong_codecs_are_named(self):
-        self.assert_refused(self.QUICK, "--codec", ["", "f17", "f16/", "f16,no"])
+        self.assert_refused(self.QUICK, "--codec", ["", "f17", "f16/", "f16,no", "dual4"])
+        self.assertIn("codecs: f32 f16", quire(*self.QUICK, "--codec", "f17").stderr)
+        self.assertIn("presets: safe", quire(*self.QUICK, "--codec", "f17").stderr)
+        self.assertIn("write dual4/tq4", quire(*self.QUICK, "--codec", "dual4").stderr)
 
     def test_the_table_has_units_and_words_go_to_stderr(self):
         result = quire(*self.QUICK, "--codec", "f16")
@@ -310,6 +345,102 @@ class BenchPut(Program):
         self.assertIn("memcpy GB/s", result.stdout)
         self.assertNotIn("bench put", result.stdout)
         self.assertIn("bench put: f16", result.stderr)
+
+
+class BenchCodec(Program):
+    QUICK = ("bench", "codec", "--quick")
+    # Bytes of a token and KV head: codes and scales.
+    BYTES = {64: {"f32": 256, "f16": 128, "bf16": 128, "fp8_e4m3": 64, "fp8_e5m2": 64, "int8": 66,
+                  "tq6": 50, "tq5": 42, "tq4": 34, "tq3": 26, "tq2": 18, "dual6": 54, "dual5": 46,
+                  "dual4": 38, "dual3": 30, "q8_0": 68, "q4_0": 36},
+             128: {"f32": 512, "f16": 256, "bf16": 256, "fp8_e4m3": 128, "fp8_e5m2": 128,
+                   "int8": 130, "tq6": 98, "tq5": 82, "tq4": 66, "tq3": 50, "tq2": 34,
+                   "dual6": 106, "dual5": 90, "dual4": 74, "dual3": 58, "q8_0": 136, "q4_0": 72}}
+    KL = ["kl_gaussian", "kl_biased", "kl_uneven"]
+
+    @classmethod
+    def setUpClass(cls):
+        cls.result = json.loads(quire(*cls.QUICK, "--json").stdout)
+        cls.by_case = {(row["codec"], row["side"], row["head_dim"]): row
+                       for row in cls.result["rows"]}
+
+    def test_json_has_machine_and_rows(self):
+        self.assertEqual(list(self.result), ["machine", "rows"])
+        for field in ("cpu", "cores", "isa", "compiler"):
+            self.assertTrue(self.result["machine"][field])
+        self.assertEqual([(row["codec"], row["head_dim"], row["side"])
+                          for row in self.result["rows"]],
+                         [(codec, dim, side) for codec in CODECS for dim in (64, 128)
+                          for side in ("key", "value")
+                          if side == "key" or codec not in KEYS_ONLY])
+        for row in self.result["rows"]:
+            self.assertEqual(list(row), [
+                "codec", "side", "head_dim", "sealed_bits", "true_bits", "mse", "bias", "variance",
+                *self.KL, "encode_gbps", "decode_gbps", "bytes_per_token"])
+            for field in ("sealed_bits", "true_bits", "encode_gbps", "decode_gbps",
+                          "bytes_per_token"):
+                self.assert_positive(row[field])
+            for field in self.KL:
+                if row["side"] == "value":
+                    self.assertIsNone(row[field])
+                else:
+                    self.assertIsInstance(row[field], float)
+
+    def test_bytes_are_those_of_the_format(self):
+        for row in self.result["rows"]:
+            with self.subTest(codec=row["codec"], side=row["side"], dim=row["head_dim"]):
+                expected = self.BYTES[row["head_dim"]][row["codec"]]
+                self.assertEqual(row["bytes_per_token"], expected)
+                self.assertEqual(row["sealed_bits"], 8 * expected / row["head_dim"])
+                self.assertGreater(row["true_bits"], row["sealed_bits"])
+
+    def test_errors_are_those_of_the_bits(self):
+        for dim in (64, 128):
+            self.assertEqual(self.by_case["f32", "key", dim]["mse"], 0)
+            self.assertEqual(self.by_case["f32", "value", dim]["variance"], 0)
+            for side in ("key", "value"):
+                for family in ("tq", "dual"):
+                    errors = [self.by_case[f"{family}{bits}", side, dim]["mse"]
+                              for bits in (3, 4, 5, 6) if family == "tq" or side == "key"]
+                    self.assertEqual(errors, sorted(errors, reverse=True))
+            # The scale of keys makes their inner products right, that of values their error small.
+            self.assertLess(abs(self.by_case["tq2", "key", dim]["bias"]), 0.01)
+            self.assertLess(self.by_case["tq2", "value", dim]["bias"], -0.08)
+            self.assertLess(self.by_case["tq2", "value", dim]["mse"],
+                            self.by_case["tq2", "key", dim]["mse"])
+            # A large bias of all keys costs a codec that has only a scale per token most of its bits.
+            self.assertGreater(self.by_case["tq4", "key", dim]["kl_biased"],
+                               10 * self.by_case["dual4", "key", dim]["kl_biased"])
+
+    def test_numbers_but_those_of_speed_are_the_same_on_every_run(self):
+        again = self.parsed(*self.QUICK, "--codec", "tq4,dual4", "--head-dim", "64")["rows"]
+        self.assertEqual(len(again), 3)
+        for row in again:
+            expected = dict(self.by_case[row["codec"], row["side"], 64])
+            for found in (row, expected):
+                del found["encode_gbps"], found["decode_gbps"]
+            self.assertEqual(row, expected)
+
+    def test_options_narrow_the_run(self):
+        rows = self.parsed(*self.QUICK, "--codec", "dual3,int8", "--head-dim", "32,80")["rows"]
+        self.assertEqual([(row["codec"], row["head_dim"], row["side"]) for row in rows], [
+            ("dual3", 32, "key"), ("dual3", 80, "key"), ("int8", 32, "key"), ("int8", 32, "value"),
+            ("int8", 80, "key"), ("int8", 80, "value")])
+
+    def test_wrong_values_are_named(self):
+        self.assert_refused(self.QUICK, "--codec", ["", "f17", "f16/f16", "balanced", "f16,no"])
+        self.assert_refused(self.QUICK, "--head-dim", ["", "0", "7", "5000", "64,x"])
+        result = quire(*self.QUICK, "--codec", "q8_0", "--head-dim", "80")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("q8_0 takes no keys of 80 channels", result.stderr)
+
+    def test_the_table_has_units_and_words_go_to_stderr(self):
+        result = quire(*self.QUICK, "--codec", "tq4", "--head-dim", "64")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        for title in ("sealed bits", "KL biased", "encode GB/s"):
+            self.assertIn(title, result.stdout)
+        self.assertNotIn("bench codec", result.stdout)
+        self.assertIn("bench codec: tq4, key, head size 64", result.stderr)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ void add_bench(CLI::App& program) {
   add_bench_manage(*bench);
   add_bench_put(*bench);
   add_bench_attention(*bench);
+  add_bench_codec(*bench);
 }
 
 }  // namespace quire::tool

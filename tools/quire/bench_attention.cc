@@ -16,11 +16,12 @@
 // multiply-add.
 //
 // `floor_us` is the larger of bytes over bandwidth and multiply-adds over their peak rate: that of
-// the bf16 dot product for bf16, of the 16-bit one for int8 and of f32 FMA for the others, and of
-// f32 FMA where the instruction set has no such dot product. Keys and values count at their own
-// codec's rate. Bandwidth and rates are measured in the same run and with the same threads, before,
-// between and behind the rows, and the best counts: on a shared machine they change. `efficiency`
-// is floor_us over us; one above 1 means that the floor was measured too high.
+// the bf16 dot product for bf16, of the 16-bit one for int8, of the 8-bit one for codecs of fewer
+// than 8 bits and of f32 FMA for the others, and of f32 FMA where the instruction set has no such
+// dot product. Keys and values count at their own codec's rate, and add up. Bandwidth and rates are
+// measured in the same run and with the same threads, before, between and behind the rows, and the
+// best counts: on a shared machine they change. `efficiency` is floor_us over us; one above 1 means
+// that the floor was measured too high.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -301,6 +302,9 @@ Measured measure(const Case& task, Machine& machine, bool quick) {
 double gmacs_for(const std::string& codec, const Rates& rates) {
   if (codec == "bf16") return rates.dot_bf16_gmacs.value_or(rates.fma_f32_gmacs);
   if (codec == "int8") return rates.dot16_gmacs.value_or(rates.fma_f32_gmacs);
+  if (codec.starts_with("tq") || codec.starts_with("dual") || codec == "q4_0") {
+    return rates.dot8_gmacs.value_or(rates.fma_f32_gmacs);
+  }
   return rates.fma_f32_gmacs;
 }
 
@@ -370,12 +374,6 @@ std::vector<T> either(const std::vector<T>& asked, std::vector<T> usual) {
   return asked.empty() ? usual : asked;
 }
 
-std::vector<CodecPair> pairs_of(const std::vector<std::string>& names) {
-  std::vector<CodecPair> pairs;
-  for (const std::string& name : names) pairs.push_back({name, name});
-  return pairs;
-}
-
 std::vector<Case> cases_of(const Options& options) {
   using Counts = std::vector<std::int64_t>;
   const bool full = options.full;
@@ -394,10 +392,11 @@ std::vector<Case> cases_of(const Options& options) {
                               : quick  ? Counts{256}
                               : decode ? Counts{4096, 16384}
                                        : Counts{4096};
-      const std::vector<std::string> codecs =
-          full     ? codec_names()
-          : decode ? std::vector<std::string>{"f16", "bf16", "fp8_e4m3", "fp8_e5m2", "int8"}
-                   : std::vector<std::string>{"f16", "bf16", "int8", "fp8_e4m3"};
+      const std::vector<CodecPair> codecs = full ? all_codecs()
+                                            : decode
+                                                ? codecs_of({"f16", "bf16", "fp8_e4m3", "fp8_e5m2",
+                                                             "int8", "tq4", "tq2", "dual4/tq4"})
+                                                : codecs_of({"f16", "bf16", "int8", "fp8_e4m3"});
       for (const std::int64_t context : either(options.contexts, contexts)) {
         if (queries > context) {
           fmt::print(stderr,
@@ -405,7 +404,7 @@ std::vector<Case> cases_of(const Options& options) {
                      grouped(queries), grouped(context));
           continue;
         }
-        for (const CodecPair& codec : either(options.codecs, pairs_of(codecs))) {
+        for (const CodecPair& codec : either(options.codecs, codecs)) {
           for (const int count : either(options.threads, threads)) {
             cases.push_back({shape, context, count, codec, queries});
           }
@@ -484,8 +483,8 @@ void add_bench_attention(CLI::App& bench) {
       *attention, "--context", options->contexts,
       [](const std::string& text) { return parse_count(text, 1, 1 << 20); },
       "Tokens, the queries among them: 4096,16384");
-  add_list(*attention, "--codec", options->codecs, parse_codec,
-           "Of keys and values, or of each: f16,int8/f16");
+  add_list(*attention, "--codec", options->codecs, codec_of,
+           "Of keys and values, of each, or presets: f16,int8/f16,balanced");
   add_list(*attention, "--threads", options->threads, parse_threads, "Counts, or all: 1,all");
   add_list(
       *attention, "--queries", options->queries,

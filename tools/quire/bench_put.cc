@@ -148,11 +148,7 @@ struct Options {
 };
 
 void run(const Options& options) {
-  std::vector<CodecPair> codecs = options.codecs;
-  if (codecs.empty()) {
-    for (const std::string& name : codec_names()) codecs.push_back({name, name});
-  }
-  const Json rows = measure(codecs, options.quick);
+  const Json rows = measure(options.codecs.empty() ? all_codecs() : options.codecs, options.quick);
   if (options.json) {
     print_json({{"machine", machine()}, {"rows", rows}});
     return;
@@ -176,8 +172,8 @@ void add_bench_put(CLI::App& bench) {
   put->add_flag("--json", options->json, "Print {\"machine\": {...}, \"rows\": [...]}");
   put->add_flag("--quick", options->quick,
                 "Few tokens and cycles, for a test: the numbers mean little");
-  add_list(*put, "--codec", options->codecs, parse_codec,
-           "Of keys and values, or of each: f16,int8/f16");
+  add_list(*put, "--codec", options->codecs, codec_of,
+           "Of keys and values, of each, or presets: f16,int8/f16,balanced");
   put->callback([options] { run(*options); });
 }
 

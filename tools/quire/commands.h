@@ -11,6 +11,12 @@ namespace quire::tool {
 void add_info(CLI::App& program);
 void add_demo(CLI::App& program);
 void add_bench(CLI::App& program);
+// eval: what codecs cost in quality, on a model and a text.
+void add_eval(CLI::App& program);
+// generate: a model goes on with a text.
+void add_generate(CLI::App& program);
+// chat: a conversation whose history lies in a cache.
+void add_chat(CLI::App& program);
 
 // bench manage: what the bookkeeping costs, in a small and in a large pool.
 void add_bench_manage(CLI::App& bench);
@@ -18,5 +24,7 @@ void add_bench_manage(CLI::App& bench);
 void add_bench_put(CLI::App& bench);
 // bench attention: how long attend takes, next to what the machine allows.
 void add_bench_attention(CLI::App& bench);
+// bench codec: what each codec takes, loses and how fast it is.
+void add_bench_codec(CLI::App& bench);
 
 }  // namespace quire::tool

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "commands.h"
+#include "options.h"
 #include "print.h"
 #include "quire/cache.hpp"
 
@@ -223,16 +224,15 @@ constexpr std::int64_t kCodedTokens = 1024;
 constexpr std::int64_t kQueries = 8;
 
 // What the last kQueries tokens of a history get when it is kept in `codec`.
-std::vector<float> attended(const std::string& codec, Json& row) {
+std::vector<float> attended(const CodecPair& codec, Json& row) {
   Noise noise(3);
-  Cache cache = Cache::create(CacheSpec::uniform({.layers = 1,
-                                                  .kv_heads = kKvHeads,
-                                                  .head_dim = kHeadDim,
-                                                  .codec = {.key = codec, .value = codec}}))
-                    .value();
+  Cache cache =
+      Cache::create(CacheSpec::uniform(
+                        {.layers = 1, .kv_heads = kKvHeads, .head_dim = kHeadDim, .codec = codec}))
+          .value();
   const LayerInfo layer = cache.layer_info(0).value();
   const double bytes = static_cast<double>(layer.sealed_bytes_per_page) / kPageTokens;
-  row["codec"] = codec;
+  row["codec"] = name_of(codec);
   row["bytes_per_token"] = bytes;
   row["bits_per_value"] = bytes * 8 / (2 * kKvHeads * kHeadDim);
 
@@ -252,9 +252,9 @@ std::vector<float> attended(const std::string& codec, Json& row) {
 
 Json codecs() {
   Json unused;
-  const std::vector<float> expected = attended("f32", unused);
+  const std::vector<float> expected = attended(codec_of("f32"), unused);
   Json rows = Json::array();
-  for (const std::string& codec : codec_names()) {
+  for (const CodecPair& codec : all_codecs()) {
     Json row;
     const std::vector<float> out = attended(codec, row);
     double error = 0, norm = 0, largest = 0;

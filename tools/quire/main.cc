@@ -29,6 +29,9 @@ int run(int argc, char** argv) {
   quire::tool::add_info(program);
   quire::tool::add_demo(program);
   quire::tool::add_bench(program);
+  quire::tool::add_eval(program);
+  quire::tool::add_generate(program);
+  quire::tool::add_chat(program);
   try {
     program.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -1,9 +1,7 @@
 #include "options.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
-#include <algorithm>
 #include <charconv>
 
 namespace quire::tool {
@@ -29,17 +27,25 @@ std::int64_t parse_count(const std::string& text, std::int64_t least, std::int64
   return count;
 }
 
-CodecPair parse_codec(const std::string& text) {
-  const std::vector<std::string> known = codec_names();
-  const std::vector<std::string> names = split(text, '/');
-  for (const std::string& name : names) {
-    if (names.size() > 2 || std::find(known.begin(), known.end(), name) == known.end()) {
-      throw std::invalid_argument(
-          fmt::format("\"{}\" is neither a codec nor a pair of keys' and values' codec; codecs: {}",
-                      text, fmt::join(known, " ")));
-    }
+CodecPair codec_of(const std::string& text) {
+  Result<CodecPair> codec = parse_codec(text);
+  if (!codec) throw std::invalid_argument(codec.error().text);
+  return *codec;
+}
+
+std::vector<CodecPair> codecs_of(const std::vector<std::string>& texts) {
+  std::vector<CodecPair> codecs;
+  for (const std::string& text : texts) codecs.push_back(codec_of(text));
+  return codecs;
+}
+
+std::vector<CodecPair> all_codecs() {
+  std::vector<CodecPair> codecs;
+  for (const std::string& name : codec_names()) {
+    if (const Result<CodecPair> codec = parse_codec(name)) codecs.push_back(*codec);
   }
-  return {names.front(), names.back()};
+  for (const CodecPreset& preset : codec_presets()) codecs.push_back(preset.codec);
+  return codecs;
 }
 
 std::string name_of(const CodecPair& codec) {

@@ -34,8 +34,12 @@ void add_list(CLI::App& command, const std::string& name, std::vector<T>& list, 
 // A whole number in [least, most].
 std::int64_t parse_count(const std::string& text, std::int64_t least, std::int64_t most);
 
-// "int8": keys and values alike; "int8/f16": keys, then values.
-CodecPair parse_codec(const std::string& text);
+// What parse_codec of quire/spec.hpp takes: "int8", "int8/f16", "balanced".
+CodecPair codec_of(const std::string& text);
+std::vector<CodecPair> codecs_of(const std::vector<std::string>& texts);
 std::string name_of(const CodecPair& codec);
+
+// Every codec that encodes both sides, and every preset.
+std::vector<CodecPair> all_codecs();
 
 }  // namespace quire::tool

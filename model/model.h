@@ -1,0 +1,86 @@
+// A model of the Llama family that keeps its keys and values in Quire.
+//
+//     Model model = Model::load("model.gguf", {}).value();
+//     Cache cache = Cache::create(model.cache_spec()).value();
+//     Sequence chat = cache.open().value();
+//     Batch batch = Batch().add(chat.id(), 0, count);
+//     Step step = cache.begin(batch).value();
+//     model.forward(step, batch, tokens, {{count - 1}}, logits).value();
+//     step.commit().value();
+//
+// A batch is anything that a step takes: a piece of a prompt, one token each of many sequences, or
+// both. Weights are read-only after loading.
+//
+// Thread-safety: forward is const and keeps its work on the heap, so several threads may call it
+// with steps of their own; they then share the threads of matrix products.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "model/config.h"
+#include "model/gguf.h"
+#include "model/linear.h"
+#include "model/vocabulary.h"
+#include "quire/cache.hpp"
+
+namespace quire::model {
+
+struct ModelOptions {
+  WeightForm weights = WeightForm::f32;
+  int threads = 1;  // of matrix products and of the caches made from cache_spec(); 0: one per core
+};
+
+// How a layer attends: fills `out` for the queries of the step. Step::attend unless given.
+using Attention =
+    std::function<Result<void>(Step& step, int layer, const TensorView& q, const OutputView& out)>;
+
+class Model {
+ public:
+  static Result<Model> load(const std::string& path, const ModelOptions& options);
+  static Result<Model> load(Gguf file, const ModelOptions& options);
+
+  const Config& config() const { return config_; }
+  const Vocabulary& vocabulary() const { return vocabulary_; }
+  // Layers, patterns, rotation, scales and threads; codecs are f16.
+  CacheSpec cache_spec() const;
+
+  // Runs the tokens of a step through all layers: puts, attends, leaves the commit to the caller.
+  // tokens[i] is the id of batch.tokens[i]. For each row of the batch named in `rows`, `logits`
+  // gets one row of config().vocabulary numbers, in that order. On an error the step is still open
+  // and has to be dropped.
+  Result<void> forward(Step& step, const Batch& batch, std::span<const int> tokens,
+                       std::span<const std::int64_t> rows, float* logits,
+                       const Attention& attention = {}) const;
+
+ private:
+  struct Layer {
+    std::vector<float> attention_norm;
+    std::vector<float> attention_after_norm;  // empty, or as has_after_norm
+    std::vector<float> query_norm;            // empty, or as has_qk_norm
+    std::vector<float> key_norm;
+    std::unique_ptr<Linear> query, key, value, output;
+    std::vector<float> feed_norm;
+    std::vector<float> feed_after_norm;
+    std::unique_ptr<Linear> gate, up, down;
+  };
+  class Loader;
+  class Pass;
+
+  explicit Model(Gguf file) : file_(std::move(file)) {}
+
+  Gguf file_;  // embeddings are expanded from it, row by row
+  Config config_;
+  Vocabulary vocabulary_;
+  int threads_ = 1;
+  const GgufTensor* embedding_ = nullptr;
+  std::vector<Layer> layers_;
+  std::vector<float> output_norm_;
+  std::unique_ptr<Linear> output_;
+};
+
+}  // namespace quire::model

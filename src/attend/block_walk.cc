@@ -1,0 +1,301 @@
+#include "attend/block_walk.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace quire {
+namespace {
+
+constexpr float kNothing = -std::numeric_limits<float>::infinity();
+
+// The slices of the place that begins at slices[0].
+std::span<const PageSlice> first_unit(std::span<const PageSlice> slices) noexcept {
+  std::size_t count = 1;
+  while (count < slices.size() && slices[count].page_end == slices[0].page_end) ++count;
+  return slices.first(count);
+}
+
+}  // namespace
+
+// What one head of the walk reads and where its states begin.
+struct BlockWalk::Head {
+  Head(const AttendTask& task, int kv_head, std::span<const Query> queries, std::size_t row)
+      : group(group_of(task, kv_head)),
+        block(task, group, queries),
+        keys(*task.store, Side::key, kv_head, task.isa),
+        values(*task.store, Side::value, kv_head, task.isa),
+        first_row(row) {}
+
+  HeadGroup group;
+  QueryBlock block;
+  Readers keys;
+  Readers values;
+  std::size_t first_row;  // of the walk's rows
+};
+
+// A page of the unit at hand: its slices, and what of it each query sees.
+struct BlockWalk::UnitPage {
+  std::span<const PageSlice> slices;
+  int end = 0;                    // of the slots that the slices show
+  std::vector<Seen> seen;         // [query]: from the first to the last slot, in all slices
+  std::vector<Seen> slices_seen;  // [slice][query], where there are several
+};
+
+BlockWalk::BlockWalk(const AttendTask& task, HeadRange heads, WalkRoom& room)
+    : task_(task),
+      softmax_(softmax_of(task.isa)),
+      group_(static_cast<std::size_t>(task.q.heads / task.store->heads)),
+      head_rows_(task.queries.size() * group_),
+      slots_(tile_ceil(task.store->page_tokens)),
+      o_stride_(tile_ceil(task.store->value_dim)),
+      many_(head_rows_ >= kManyRows),
+      room_(room) {
+  room.keys.forget();
+  room.values.forget();
+  for (int head = heads.begin; head < heads.end; ++head) {
+    heads_.emplace_back(task_, head, task_.queries, rows_);
+    rows_ += head_rows_;
+  }
+  const std::size_t sums = rows_ * static_cast<std::size_t>(o_stride_);
+  turns_ = heads_.front().values.sealed.rotates;
+  float* at = room_.numbers.take_floats((turns_ ? 2 : 1) * sums + 5 * rows_);
+  for (float** array : {&m_, &l_, &top_, &keep_[0], &keep_[1]}) {
+    *array = at;
+    at += rows_;
+  }
+  o_[0] = at;
+  o_[1] = turns_ ? at + sums : at;
+  coded_.resize(turns_ ? rows_ : 0);
+  clear_item();
+}
+
+BlockWalk::~BlockWalk() = default;
+
+// Heads inside pages: those of a layer lie side by side in a page, and memory is read fastest in
+// its order.
+void BlockWalk::run(std::span<const PageSlice> slices, const StateView& out) {
+  for (const Query& query : task_.queries) {
+    const std::int64_t at = query.out_row * out.heads + heads_.front().group.first;
+    state_clear(out.o + at * out.dim, out.m + at, out.l + at,
+                static_cast<std::int64_t>(heads_.size() * group_), out.dim);
+  }
+  item_end_ = 0;
+  while (!slices.empty()) {
+    const std::span<const PageSlice> unit = first_unit(slices);
+    slices = slices.subspan(unit.size());
+    if (unit.front().page_end > item_end_) {
+      end_item(out);
+      item_end_ = (item_of(unit.front(), *task_.store) + 1) * kItemPages * task_.store->page_tokens;
+    }
+    split_pages(unit);
+    for (std::size_t i = 0; i < heads_.size(); ++i) {
+      take(heads_[i], i + 1 < heads_.size() ? keys_of(heads_[i + 1], unit.front())
+                      : slices.empty()      ? Ahead{}
+                                            : keys_of(heads_.front(), slices.front()));
+    }
+  }
+  end_item(out);
+}
+
+// The keys of a page, to be brought near before take() asks for them.
+Ahead BlockWalk::keys_of(Head& head, const PageSlice& slice) const {
+  if (many_) return {};
+  const bool sealed = slice.reads_sealed(task_.queries.front().sealed_below);
+  const Reader& reader = head.keys.of(sealed);
+  // What is folded into queries is wanted before the codes.
+  if (reader.kernel->fold != nullptr) reader.fetch_scales(bytes_of_page(slice));
+  return reader.ahead(bytes_of_page(slice));
+}
+
+// Takes the unit at hand into the states of its work item. `after`: what is read next.
+void BlockWalk::take(Head& head, const Ahead& after) {
+  std::fill_n(top_ + head.first_row, head_rows_, kNothing);
+  for (std::size_t p = 0; p < pages_; ++p) make_logits(head, unit_[p], logits_of(p));
+  rescale(head);
+  for (std::size_t p = 0; p < pages_; ++p) {
+    mix_page(head, unit_[p], logits_of(p), p + 1 < pages_ ? Ahead{} : after);
+  }
+}
+
+// Merges the item's states into the output and begins the next item.
+void BlockWalk::end_item(const StateView& out) {
+  if (!touched_) return;
+  touched_ = false;
+  for (Head& head : heads_) {
+    for (std::size_t i = 0; i < task_.queries.size(); ++i) {
+      for (std::size_t h = 0; h < group_; ++h) {
+        const std::int64_t at =
+            task_.queries[i].out_row * out.heads + head.group.first + static_cast<std::int64_t>(h);
+        const std::size_t row = head.first_row + i * group_ + h;
+        if (turns_) join_sums(head, row);
+        state_merge(out.o + at * out.dim, out.m + at, out.l + at, o_of(0, row), m_ + row, l_ + row,
+                    1, out.dim);
+      }
+    }
+  }
+  clear_item();
+}
+
+// Adds the sum of coded values, turned back from the basis of the codes, to that of rows.
+void BlockWalk::join_sums(Head& head, std::size_t row) {
+  float* rows = o_of(0, row);
+  if (keep_[0][row] != 1.0f) {
+    for (int c = 0; c < o_stride_; ++c) rows[c] *= keep_[0][row];
+  }
+  if (!coded_[row]) return;
+  float* codes = o_of(1, row);
+  if (keep_[1][row] != 1.0f) {
+    for (int c = 0; c < o_stride_; ++c) codes[c] *= keep_[1][row];
+  }
+  const Reader& reader = head.values.sealed;
+  reader.codec->rotate_back[static_cast<std::size_t>(reader.isa)](reader.shape, codes);
+  for (int c = 0; c < o_stride_; ++c) rows[c] += codes[c];
+}
+
+float* BlockWalk::o_of(bool sealed, std::size_t row) noexcept {
+  return o_[sealed] + row * static_cast<std::size_t>(o_stride_);
+}
+
+// [row of a head][slot] of page p of the unit.
+float* BlockWalk::logits_of(std::size_t p) {
+  if (room_.logits.size() <= p) room_.logits.resize(p + 1);
+  return room_.logits[p].take_floats(head_rows_ * static_cast<std::size_t>(slots_));
+}
+
+void BlockWalk::clear_item() noexcept {
+  state_clear(o_[0], m_, l_, static_cast<std::int64_t>(rows_), o_stride_);
+  std::fill_n(keep_[0], 2 * rows_, 1.0f);
+  if (!turns_) return;
+  std::fill_n(o_[1], rows_ * static_cast<std::size_t>(o_stride_), 0.0f);
+  std::fill(coded_.begin(), coded_.end(), char{0});
+}
+
+// Slices of one page that follow each other are taken together.
+void BlockWalk::split_pages(std::span<const PageSlice> unit) {
+  pages_ = 0;
+  while (!unit.empty()) {
+    std::size_t count = 1;
+    while (count < unit.size() && bytes_of_page(unit[count]) == bytes_of_page(unit[0])) ++count;
+    if (unit_.size() == pages_) unit_.emplace_back();
+    UnitPage& page = unit_[pages_++];
+    page.slices = unit.first(count);
+    look_at(page);
+    unit = unit.subspan(count);
+  }
+}
+
+void BlockWalk::look_at(UnitPage& page) const {
+  const std::span<const Query> queries = task_.queries;
+  const PageSlice& first = page.slices.front();
+  page.end = first.first + first.count;
+  page.seen.resize(queries.size());
+  for (std::size_t i = 0; i < queries.size(); ++i) page.seen[i] = seen_by(first, queries[i]);
+  if (page.slices.size() == 1) return;
+  page.slices_seen = page.seen;
+  for (const PageSlice& slice : page.slices.subspan(1)) {
+    page.end = std::max(page.end, slice.first + slice.count);
+    for (std::size_t i = 0; i < queries.size(); ++i) {
+      const Seen seen = seen_by(slice, queries[i]);
+      page.slices_seen.push_back(seen);
+      Seen& all = page.seen[i];
+      if (all.empty()) all = seen;
+      if (seen.empty()) continue;
+      all.begin = std::min(all.begin, seen.begin);
+      all.end = std::max(all.end, seen.end);
+    }
+  }
+}
+
+// Logits of all rows over a page, times log2 e and -inf where they do not see; their maximum.
+void BlockWalk::make_logits(Head& head, const UnitPage& page, float* logits) {
+  const std::size_t queries = task_.queries.size();
+  const std::size_t count = head_rows_ * static_cast<std::size_t>(slots_);
+  for (std::size_t s = 0; s < page.slices.size(); ++s) {
+    const std::span<const Seen> seen =
+        page.slices.size() == 1 ? std::span(page.seen)
+                                : std::span(page.slices_seen).subspan(s * queries, queries);
+    // Another slice of the page has other slots: the larger of both is the one that is seen.
+    float* to = s == 0 ? logits : room_.extra.take_floats(count);
+    if (page.slices.size() > 1) std::fill_n(to, count, kNothing);
+    for_each_stretch(seen, [&](std::size_t first, std::size_t stretch) {
+      slice_logits(head, page, page.slices[s], seen, first, stretch, to);
+    });
+    if (s == 0) continue;
+    for (std::size_t i = 0; i < count; ++i) logits[i] = logits[i] > to[i] ? logits[i] : to[i];
+  }
+}
+
+void BlockWalk::slice_logits(Head& head, const UnitPage& page, const PageSlice& slice,
+                             std::span<const Seen> seen, std::size_t first, std::size_t count,
+                             float* logits) {
+  const bool sealed = seen[first].sealed;
+  const PageBytes bytes = bytes_of_page(slice);
+  const TileRange tiles = tiles_of(seen.subspan(first, count));
+  const Reader& reader = head.keys.of(sealed);
+  room_.keys.make(reader, bytes, page.end, many_);
+  const Operands queries =
+      head.block.prepared(room_.keys, slice.turn, static_cast<std::int64_t>(first * group_),
+                          static_cast<std::int64_t>(count * group_));
+  if (!many_) head.values.of(sealed).fetch_scales(bytes);
+  room_.keys.products().scores(room_.keys.side(), tiles.first, tiles.end, queries,
+                               logits + first * group_ * static_cast<std::size_t>(slots_), slots_,
+                               many_ ? Ahead{} : head.values.of(sealed).ahead(bytes));
+  const TileRange all = tiles_of(std::span(page.seen).subspan(first, count));
+  for (std::size_t i = first; i < first + count; ++i) {
+    const std::size_t row = i * group_;
+    float* to = logits + row * static_cast<std::size_t>(slots_);
+    const float scale = shape_logits(task_.math, head.group, slice, task_.queries[i], seen[i].begin,
+                                     seen[i].end, to, slots_);
+    softmax_.raise(to + all.first, slots_, static_cast<int>(group_), all.end - all.first,
+                   seen[i].begin - all.first, seen[i].end - all.first, scale * kLog2E,
+                   top_ + head.first_row + row);
+  }
+}
+
+// One maximum and one rescale per row; sums are rescaled when something is added to them.
+void BlockWalk::rescale(const Head& head) noexcept {
+  for (std::size_t row = head.first_row; row < head.first_row + head_rows_; ++row) {
+    if (top_[row] == kNothing || top_[row] <= m_[row]) continue;  // NaN goes on
+    const float keep = m_[row] == kNothing ? 0.0f : std::exp2(m_[row] - top_[row]);
+    keep_[0][row] *= keep;
+    keep_[1][row] *= keep;
+    l_[row] *= keep;
+    m_[row] = top_[row];
+    touched_ = true;
+  }
+}
+
+void BlockWalk::mix_page(Head& head, const UnitPage& page, float* logits, const Ahead& after) {
+  for_each_stretch(page.seen, [&](std::size_t first, std::size_t count) {
+    const std::span<const Seen> seen = std::span(page.seen).subspan(first, count);
+    const TileRange tiles = tiles_of(seen);
+    const bool sealed = seen.front().sealed;
+    const Reader& reader = head.values.of(sealed);
+    room_.values.make(reader, bytes_of_page(page.slices.front()), page.end, many_);
+    const Kernel& kernel = *reader.kernel;
+    const std::size_t row = head.first_row + first * group_;
+    float* from = logits + first * group_ * static_cast<std::size_t>(slots_);
+    Operands weights{reinterpret_cast<const std::byte*>(from),
+                     static_cast<std::ptrdiff_t>(sizeof(float)) * slots_,
+                     static_cast<int>(count * group_)};
+    if (kernel.weigh != nullptr) {
+      weights.stride = static_cast<std::ptrdiff_t>(kernel.weight_bytes(slots_));
+      weights.rows = room_.weights.take(count * group_ * static_cast<std::size_t>(weights.stride));
+    }
+    softmax_.weigh(from + tiles.first, slots_, weights.count, tiles.end - tiles.first, m_ + row,
+                   kernel.rounds_weights, l_ + row);
+    for (int i = 0; kernel.weigh != nullptr && i < weights.count; ++i) {
+      kernel.weigh(room_.values.side(), from + i * slots_, tiles.first, tiles.end,
+                   room_.weights.data() + i * weights.stride);
+    }
+    const bool turned = reader.rotates;
+    float* keep = keep_[turned] + row;
+    room_.values.products().mix(room_.values.side(), tiles.first, tiles.end, weights, keep,
+                                o_of(turned, row), o_stride_, after);
+    std::fill_n(keep, weights.count, 1.0f);
+    if (turned) std::fill_n(coded_.data() + row, weights.count, char{1});
+  });
+}
+
+}  // namespace quire

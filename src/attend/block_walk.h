@@ -1,0 +1,99 @@
+// A block of queries on its way through a history: pages outside, heads and queries inside.
+//
+// The slices of one place in the history (equal page_end) are one unit of softmax, however the
+// place is cut into slices. For each unit, and for all rows (query heads of queries) of a block:
+//
+//     logits of the whole page by the kernel -> -inf where a row does not see -> one maximum, one
+//     rescale -> weights, 0 where it does not see -> mix of the whole page by the kernel
+//
+// Nothing in this arithmetic depends on the other rows: weights of 0 add nothing, so a row gets the
+// same bits whichever slots of the page the call covers, and whether codes were expanded or not.
+//
+// Codecs that multiply in a basis of their own have a second sum, which is turned back and added to
+// that of rows when a work item ends.
+//
+// Thread-safety: a walk belongs to one thread.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <span>
+#include <vector>
+
+#include "attend/operand.h"
+#include "attend/seen.h"
+#include "attend/softmax.h"
+#include "attend/walk.h"
+
+namespace quire {
+
+// Memory to work in, that one walk after the other may use.
+struct WalkRoom {
+  Operand keys;  // of the page and head at hand
+  Operand values;
+  std::vector<Scratch> logits;  // [page of the unit]: [row of a head][slot], logits, then weights
+  Scratch extra;                // the same, of a page's other slices
+  Scratch weights;              // [row of a head], prepared
+  Scratch numbers;              // states, and what else there is of each row
+};
+
+// What a walk prepares is kept from run to run.
+class BlockWalk {
+ public:
+  // Requires: task.queries are at most block_queries, and outlive the walk with task.q and `room`,
+  // which nobody else uses meanwhile.
+  BlockWalk(const AttendTask& task, HeadRange heads, WalkRoom& room);
+  ~BlockWalk();
+  BlockWalk(const BlockWalk&) = delete;
+  BlockWalk& operator=(const BlockWalk&) = delete;
+
+  // Writes the states of all queries over `slices`, for the query heads that read the walk's heads.
+  // out: [out_rows][query heads][value_dim].
+  void run(std::span<const PageSlice> slices, const StateView& out);
+
+ private:
+  struct Head;
+  struct UnitPage;
+
+  Ahead keys_of(Head& head, const PageSlice& slice) const;
+  void take(Head& head, const Ahead& after);
+  void end_item(const StateView& out);
+  void join_sums(Head& head, std::size_t row);
+  void clear_item() noexcept;
+  void split_pages(std::span<const PageSlice> unit);
+  void look_at(UnitPage& page) const;
+  void make_logits(Head& head, const UnitPage& page, float* logits);
+  void slice_logits(Head& head, const UnitPage& page, const PageSlice& slice,
+                    std::span<const Seen> seen, std::size_t first, std::size_t count,
+                    float* logits);
+  void rescale(const Head& head) noexcept;
+  void mix_page(Head& head, const UnitPage& page, float* logits, const Ahead& after);
+  float* o_of(bool turned, std::size_t row) noexcept;
+  float* logits_of(std::size_t p);
+
+  const AttendTask task_;
+  const Softmax& softmax_;
+  const std::size_t group_;      // query heads of a kv head
+  const std::size_t head_rows_;  // queries times group_
+  const int slots_;              // of a page, padded
+  const int o_stride_;           // value_dim, padded
+  const bool many_;              // rows: worth expanding pages
+  bool turns_ = false;           // coded values are summed in a basis of their own
+  std::deque<Head> heads_;
+  std::size_t rows_ = 0;  // of all heads
+
+  std::vector<UnitPage> unit_;  // of the unit at hand; kept for their memory
+  std::size_t pages_ = 0;
+  WalkRoom& room_;
+  // In the room, each [row].
+  float* m_ = nullptr;  // with o_ and l_ the states of the item at hand
+  float* l_ = nullptr;
+  float* top_ = nullptr;       // largest logit of the unit
+  float* keep_[2] = {};        // what sums are multiplied by before something is added
+  float* o_[2] = {};           // [row][o_stride_]: of rows, of coded values; one if !turns_
+  std::vector<char> coded_;    // [row]: whether it has a sum of coded values; if turns_
+  std::int64_t item_end_ = 0;  // ordinal at which the item at hand ends
+  bool touched_ = false;       // some state of the item is not empty
+};
+
+}  // namespace quire

@@ -1,0 +1,86 @@
+#include "attend/query_block.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "base/convert.h"
+
+namespace quire {
+
+HeadGroup group_of(const AttendTask& task, int kv_head) noexcept {
+  const std::int64_t count = task.q.heads / task.store->heads;
+  return {kv_head, kv_head * count, count};
+}
+
+QueryBlock::QueryBlock(const AttendTask& task, const HeadGroup& group,
+                       std::span<const Query> queries)
+    : task_(task),
+      rows_(static_cast<std::int64_t>(queries.size()) * group.count),
+      dim_(task.store->key_dim) {
+  plain_.resize(static_cast<std::size_t>(rows_ * dim_));
+  const ConvertRows convert = convert_rows(task.q.dtype, DType::f32, task.isa);
+  const auto* data = static_cast<const std::byte*>(task.q.data);
+  float* to = plain_.data();
+  for (const Query& query : queries) {
+    for (std::int64_t h = 0; h < group.count; ++h, to += dim_) {
+      const std::byte* from =
+          data + (query.row * task.q.token_stride + (group.first + h) * task.q.head_stride) *
+                     static_cast<std::int64_t>(bytes_of(task.q.dtype));
+      const float largest =
+          convert(from, 0, reinterpret_cast<std::byte*>(to), 0, 1, static_cast<std::size_t>(dim_));
+      // A broken query must not look like one that sees nothing, whatever codes make of it.
+      if (!std::isfinite(largest)) {
+        std::fill_n(to, dim_, std::numeric_limits<float>::quiet_NaN());
+      }
+    }
+  }
+}
+
+Operands QueryBlock::prepared(const Operand& keys, std::int64_t turn, std::int64_t first,
+                              std::int64_t count) {
+  const Reader& reader = keys.reader();
+  if (task_.math.rope == nullptr) turn = 0;
+  Prepared& form = forms_[reader.sealed];
+  const auto stride = static_cast<std::ptrdiff_t>(reader.kernel->query_bytes(reader.dim));
+  if (!form.ready || form.turn != turn) prepare(reader, turn, stride, form);
+  const Operands rows{form.bytes.data() + first * stride, stride, static_cast<int>(count)};
+  const Kernel& kernel = *reader.kernel;
+  if (kernel.fold == nullptr) return rows;
+  const auto folded_stride = static_cast<std::ptrdiff_t>(kernel.folded_bytes(reader.dim));
+  std::byte* to = folded_.take(static_cast<std::size_t>(count * folded_stride));
+  kernel.fold(keys.side(), rows, to);
+  return {to, folded_stride, rows.count};
+}
+
+void QueryBlock::prepare(const Reader& reader, std::int64_t turn, std::ptrdiff_t stride,
+                         Prepared& form) {
+  const float* from = turn == 0 ? plain_.data() : turned(turn);
+  std::byte* to = form.bytes.take(static_cast<std::size_t>(rows_ * stride));
+  std::vector<float> rotated(reader.rotates ? static_cast<std::size_t>(dim_) : 0);
+  for (std::int64_t row = 0; row < rows_; ++row, from += dim_) {
+    const float* query = from;
+    if (reader.rotates) {
+      std::copy_n(from, dim_, rotated.data());
+      reader.codec->rotate[static_cast<std::size_t>(reader.isa)](reader.shape, rotated.data());
+      query = rotated.data();
+    }
+    reader.kernel->prepare(query, reader.dim, reader.split, to + row * stride);
+  }
+  form.turn = turn;
+  form.ready = true;
+}
+
+const float* QueryBlock::turned(std::int64_t turn) {
+  if (turned_.empty() || turn != turn_) {
+    turn_ = turn;
+    turned_ = plain_;
+    const std::vector<float> angles = task_.math.rope->angles(-turn);
+    for (std::int64_t row = 0; row < rows_; ++row) {
+      task_.math.rope->apply(angles, turned_.data() + row * dim_);
+    }
+  }
+  return turned_.data();
+}
+
+}  // namespace quire

@@ -1,0 +1,54 @@
+// The queries of one block that read one kv head, in f32, and prepared for a kernel as the slice at
+// hand must meet them: turned back by its turn, in the basis of its codes. Turns follow each other
+// along a history, so the last one is enough to make each once.
+//
+// Thread-safety: a block belongs to one thread.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "attend/operand.h"
+#include "attend/walk.h"
+
+namespace quire {
+
+// The query heads that read one kv head.
+struct HeadGroup {
+  int kv_head;
+  std::int64_t first;
+  std::int64_t count;
+};
+HeadGroup group_of(const AttendTask& task, int kv_head) noexcept;
+
+class QueryBlock {
+ public:
+  // `task` must outlive the block.
+  QueryBlock(const AttendTask& task, const HeadGroup& group, std::span<const Query> queries);
+
+  // The prepared rows [first, first + count) for the keys of a page with `turn`, valid until the
+  // next call.
+  Operands prepared(const Operand& keys, std::int64_t turn, std::int64_t first, std::int64_t count);
+
+ private:
+  struct Prepared {
+    Scratch bytes;
+    std::int64_t turn = 0;
+    bool ready = false;
+  };
+
+  void prepare(const Reader& reader, std::int64_t turn, std::ptrdiff_t stride, Prepared& form);
+  const float* turned(std::int64_t turn);
+
+  const AttendTask& task_;
+  std::int64_t rows_;
+  std::int64_t dim_;
+  std::vector<float> plain_;   // [row][key_dim]
+  std::vector<float> turned_;  // the same, turned back by turn_
+  std::int64_t turn_ = 0;
+  Prepared forms_[2];  // for rows, for sealed pages
+  Scratch folded_;     // with numbers of a page
+};
+
+}  // namespace quire

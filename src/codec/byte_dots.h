@@ -1,0 +1,129 @@
+// Products of byte codes and 8-bit operands: include after codec/ints_<set>.h.
+//
+//   query    scale = max |q| / 127, code = round(q / scale), signed; the codes of keys are unsigned
+//   weights  w[t] = weight[t] times the scale of value t, scale = max w / 255, code = round(w /
+//            scale), unsigned; the codes of values are signed
+//
+// Sums are of integers, so they are exact and their order does not matter. A prepared row is a
+// header, then the codes.
+#pragma once
+
+#include "codec/products.h"
+
+namespace quire {
+namespace {
+
+constexpr int kMostChannels = 1024;  // of a key
+
+struct ByteHeader {
+  float scale;  // what sums are multiplied by
+  int offset;   // keys: what is taken off sums first, for codes that count from a middle
+  float base;   // keys: what is added to a score before the token's scale
+  int unused;
+};
+
+struct ByteOps {
+  static constexpr int kPack = 4;
+  static constexpr int kCodeBytes = 1;
+  static constexpr int kHeaderBytes = sizeof(ByteHeader);
+  static constexpr int kQueryHeaderBytes = sizeof(ByteHeader);
+  static constexpr bool kQueryRest = false;
+  static constexpr int kStepBytes = 4;
+  static constexpr int kMaxRows = rows_for(6, 4);
+  static constexpr int vectors(int rows) { return vectors_for(rows); }
+  using Sum = Ints;
+  using Operand = Ints;
+  using Weight = Ints;
+  QUIRE_INLINE static Sum zero() { return zero_ints(); }
+  QUIRE_INLINE static Operand load(const std::byte* data) { return load_ints(data); }
+  QUIRE_INLINE static Operand operand(const Ints& codes) { return codes; }
+  QUIRE_INLINE static Weight weight(const std::byte* at) { return spread_ints(at); }
+  QUIRE_INLINE static const ByteHeader& header_at(const std::byte* header) {
+    return *reinterpret_cast<const ByteHeader*>(header);
+  }
+};
+
+struct KeyByteOps : ByteOps {
+  QUIRE_INLINE static void add(Sum& sum, const Operand& x, const Weight& w) {
+    sum = add_byte_dots(sum, x, w);
+  }
+  QUIRE_INLINE static Floats score(const Sum& sum, const std::byte* at, int,
+                                   const std::byte* scales) {
+    const ByteHeader& header = header_at(at);
+    const Floats dots = mul(to_floats(sub_ints(sum, header.offset)), spread(header.scale));
+    return mul(quire::add(dots, spread(header.base)), load_f16(scales));
+  }
+};
+
+struct ValueByteOps : ByteOps {
+  QUIRE_INLINE static void add(Sum& sum, const Operand& x, const Weight& w) {
+    sum = add_byte_dots(sum, w, x);
+  }
+  QUIRE_INLINE static Floats mixed(const Sum& sum, const std::byte* at) {
+    return mul(to_floats(sum), spread(header_at(at).scale));
+  }
+};
+
+inline std::size_t byte_row_bytes(int count) noexcept {
+  return round_up_64(sizeof(ByteHeader) + static_cast<std::size_t>(count) + kTile);
+}
+
+// The largest magnitude of `count` floats, a multiple of 16; NaN where one is.
+QUIRE_INLINE float largest_magnitude(const float* from, int count) {
+  Floats magnitudes = zeros();
+  for (int i = 0; i < count; i += kLanes) {
+    magnitudes = larger_magnitude(magnitudes, load_floats(from + i));
+  }
+  return largest_magnitude_of(magnitudes);
+}
+
+// Below it a number has no reciprocal, and is not seen beside anything else.
+constexpr float kTiny = 1e-33f;
+
+// Writes the signed codes of a query of `count` floats, a multiple of 16, behind its header, with
+// its scale, and their sum times `middle` as the offset.
+QUIRE_INLINE void store_query_bytes(const float* from, int count, int middle, std::byte* row) {
+  auto& header = *reinterpret_cast<ByteHeader*>(row);
+  std::byte* to = row + sizeof(ByteHeader);
+  const float largest = largest_magnitude(from, count);
+  const Floats inverse = spread(largest < kTiny ? 0.0f : 127.0f / largest);
+  for (int i = 0; i < count; i += kLanes) {
+    store_i8(to + i, mul(load_floats(from + i), inverse));
+  }
+  // Products with bytes of 1: the sum of the codes.
+  const std::int32_t ones = 0x01010101;
+  std::int32_t lanes[kLanes];
+  Ints sums = zero_ints();
+  constexpr int kVector = 4 * kLanes;
+  for (int i = count; i % kVector != 0; i += kLanes) store_i8(to + i, zeros());
+  for (int i = 0; i < count; i += kVector) {
+    sums = add_byte_dots(sums, spread_ints(reinterpret_cast<const std::byte*>(&ones)),
+                         load_ints(to + i));
+  }
+  store_ints(reinterpret_cast<std::byte*>(lanes), sums);
+  int sum = 0;
+  for (int i = 0; i < kLanes; ++i) sum += lanes[i];
+  header = {largest < kTiny ? 0.0f : largest / 127.0f, sum * middle, 0.0f, 0};
+}
+
+// Weights times the scales of their values, as unsigned codes; what sums are multiplied by is the
+// scale times `level`.
+QUIRE_INLINE void store_weight_bytes(const PageSide& values, const float* weights, int first,
+                                     int end, float level, std::byte* row) {
+  float scaled[256];
+  for (int t = first; t < end; t += kLanes) {
+    store_floats(scaled + t - first,
+                 mul(load_floats(weights + t), load_f16(values.scales + t * 2)));
+  }
+  const float largest = largest_magnitude(scaled, end - first);
+  const Floats inverse = spread(largest < kTiny ? 0.0f : 255.0f / largest);
+  std::byte* to = row + sizeof(ByteHeader) + first;
+  for (int t = 0; t < end - first; t += kLanes) {
+    store_u8(to + t, mul(load_floats(scaled + t), inverse));
+  }
+  *reinterpret_cast<ByteHeader*>(row) = {largest < kTiny ? 0.0f : largest / 255.0f * level, 0, 0.0f,
+                                         0};
+}
+
+}  // namespace
+}  // namespace quire

@@ -1,0 +1,119 @@
+// Integers in the lanes of AVX2, for kernels that multiply codes of 8 bits and less. Everything
+// here has internal linkage on purpose, as in base/lanes_avx2.h.
+#pragma once
+
+#include "base/lanes_avx2.h"
+
+namespace quire {
+namespace {
+
+using Ints = __m256i;
+// Of signed bytes that are multiplied with unsigned ones: with it, sums of two products stay within
+// 16 bits.
+constexpr int kLargestLevel = 63;
+
+inline Ints zero_ints() { return _mm256_setzero_si256(); }
+inline Ints load_ints(const std::byte* from) {
+  return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+}
+inline void store_ints(std::byte* to, Ints a) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), a);
+}
+inline Ints spread_ints(const std::byte* at) {
+  return _mm256_set1_epi32(*reinterpret_cast<const int*>(at));
+}
+// Bytes 0 and 2, or 1 and 3, of each four, widened to 16 bits.
+inline Ints even_bytes(Ints a) { return _mm256_srai_epi16(_mm256_slli_epi16(a, 8), 8); }
+inline Ints odd_bytes(Ints a) { return _mm256_srai_epi16(a, 8); }
+// sum + the products of both 16-bit halves of each lane.
+inline Ints add_dots(Ints sum, Ints a, Ints b) {
+  return _mm256_add_epi32(sum, _mm256_madd_epi16(a, b));
+}
+inline Floats to_floats(Ints a) { return _mm256_cvtepi32_ps(a); }
+
+// Magnitudes are compared as bits, in which NaN is the largest.
+inline Floats larger_magnitude(Floats a, Floats b) {
+  const __m256i bits = _mm256_and_si256(_mm256_castps_si256(b), _mm256_set1_epi32(0x7fffffff));
+  return _mm256_castsi256_ps(_mm256_max_epi32(_mm256_castps_si256(a), bits));
+}
+inline float largest_magnitude_of(Floats a) {
+  const __m256i bits = _mm256_castps_si256(a);
+  __m128i half = _mm_max_epi32(_mm256_castsi256_si128(bits), _mm256_extracti128_si256(bits, 1));
+  half = _mm_max_epi32(half, _mm_shuffle_epi32(half, _MM_SHUFFLE(1, 0, 3, 2)));
+  half = _mm_max_epi32(half, _mm_shuffle_epi32(half, _MM_SHUFFLE(2, 3, 0, 1)));
+  return _mm_cvtss_f32(_mm_castsi128_ps(half));
+}
+
+// Rounds to 16-bit integers, in the order 0, 2, 1, 3 of each four.
+inline void store_quads_i16(std::byte* to, Floats a) {
+  const __m256i rounded = _mm256_shuffle_epi32(_mm256_cvtps_epi32(a), _MM_SHUFFLE(3, 1, 2, 0));
+  _mm_storeu_si128(
+      reinterpret_cast<__m128i*>(to),
+      _mm_packs_epi32(_mm256_castsi256_si128(rounded), _mm256_extracti128_si256(rounded, 1)));
+}
+
+// sum + the products of the four bytes of each lane, those of `a` unsigned, those of `b` signed.
+// Requires: pairs of products fit 16 bits.
+inline Ints add_byte_dots(Ints sum, Ints a, Ints b) {
+  return _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_maddubs_epi16(a, b), _mm256_set1_epi16(1)));
+}
+inline Ints sub_ints(Ints a, int b) { return _mm256_sub_epi32(a, _mm256_set1_epi32(b)); }
+
+// Bits [shift, shift + width) of each byte.
+template <int kWidth>
+inline Ints byte_bits(Ints a, int shift) {
+  return _mm256_and_si256(_mm256_srli_epi16(a, shift), _mm256_set1_epi8((1 << kWidth) - 1));
+}
+// low + (high << kWidth), byte by byte.
+template <int kWidth>
+inline Ints join_bits(Ints low, Ints high) {
+  return _mm256_or_si256(low, _mm256_slli_epi16(high, kWidth));
+}
+inline Ints add_bytes(Ints a, int b) {
+  return _mm256_add_epi8(a, _mm256_set1_epi8(static_cast<char>(b)));
+}
+
+// Bytes by codes of kBits bits, 16 of them to a register.
+template <int kBits>
+struct ByteTable {
+  static constexpr int kParts = kBits > 4 ? 1 << (kBits - 4) : 1;
+  Ints parts[kParts];
+  explicit ByteTable(const std::int8_t* from) {
+    for (int p = 0; p < kParts; ++p) {
+      std::int8_t all[16];
+      for (int i = 0; i < 16; ++i) all[i] = from[(p * 16 + i) % (1 << kBits)];
+      parts[p] =
+          _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(all)));
+    }
+  }
+  Ints at(Ints codes) const {
+    Ints found = _mm256_shuffle_epi8(parts[0], codes);
+    if constexpr (kParts >= 2) {
+      const Ints bit4 = _mm256_slli_epi16(codes, 3);
+      found = _mm256_blendv_epi8(found, _mm256_shuffle_epi8(parts[1], codes), bit4);
+      if constexpr (kParts == 4) {
+        const Ints upper = _mm256_blendv_epi8(_mm256_shuffle_epi8(parts[2], codes),
+                                              _mm256_shuffle_epi8(parts[3], codes), bit4);
+        found = _mm256_blendv_epi8(found, upper, _mm256_slli_epi16(codes, 2));
+      }
+    }
+    return found;
+  }
+};
+
+// Rounds to bytes, ties to even.
+inline void store_i8(std::byte* to, Floats a) {
+  const __m256i whole = _mm256_cvtps_epi32(a);
+  const __m128i words =
+      _mm_packs_epi32(_mm256_castsi256_si128(whole), _mm256_extracti128_si256(whole, 1));
+  _mm_storel_epi64(reinterpret_cast<__m128i*>(to), _mm_packs_epi16(words, words));
+}
+inline void store_u8(std::byte* to, Floats a) {
+  const __m256i whole = _mm256_cvtps_epi32(a);
+  const __m128i words =
+      _mm_packs_epi32(_mm256_castsi256_si128(whole), _mm256_extracti128_si256(whole, 1));
+  _mm_storel_epi64(reinterpret_cast<__m128i*>(to), _mm_packus_epi16(words, words));
+}
+
+}  // namespace
+}  // namespace quire

@@ -1,0 +1,99 @@
+// Integers in the lanes of AVX-512, for kernels that multiply codes of 8 bits and less. Everything
+// here has internal linkage on purpose, as in base/lanes_avx512.h.
+#pragma once
+
+#include "base/lanes_avx512.h"
+
+namespace quire {
+namespace {
+
+using Ints = __m512i;
+constexpr int kLargestLevel = 127;  // of signed bytes that are multiplied with unsigned ones
+
+inline Ints zero_ints() { return _mm512_setzero_si512(); }
+inline Ints load_ints(const std::byte* from) { return _mm512_loadu_si512(from); }
+inline void store_ints(std::byte* to, Ints a) { _mm512_storeu_si512(to, a); }
+inline Ints spread_ints(const std::byte* at) {
+  return _mm512_set1_epi32(*reinterpret_cast<const int*>(at));
+}
+// Bytes 0 and 2, or 1 and 3, of each four, widened to 16 bits.
+inline Ints even_bytes(Ints a) { return _mm512_srai_epi16(_mm512_slli_epi16(a, 8), 8); }
+inline Ints odd_bytes(Ints a) { return _mm512_srai_epi16(a, 8); }
+// sum + the products of both 16-bit halves of each lane.
+// Written out, since g++ 12 copies the sum before and after its own intrinsic.
+inline Ints add_dots(Ints sum, Ints a, Ints b) {
+  asm("vpdpwssd %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
+  return sum;
+}
+inline Floats to_floats(Ints a) { return _mm512_cvtepi32_ps(a); }
+
+// Magnitudes are compared as bits, in which NaN is the largest.
+inline Floats larger_magnitude(Floats a, Floats b) {
+  const __m512i bits = _mm512_and_si512(_mm512_castps_si512(b), _mm512_set1_epi32(0x7fffffff));
+  return _mm512_castsi512_ps(_mm512_max_epi32(_mm512_castps_si512(a), bits));
+}
+inline float largest_magnitude_of(Floats a) {
+  return _mm_cvtss_f32(
+      _mm_castsi128_ps(_mm_cvtsi32_si128(_mm512_reduce_max_epi32(_mm512_castps_si512(a)))));
+}
+
+// Rounds to 16-bit integers, in the order 0, 2, 1, 3 of each four.
+inline void store_quads_i16(std::byte* to, Floats a) {
+  const __m512i rounded = _mm512_shuffle_epi32(_mm512_cvtps_epi32(a), _MM_PERM_DBCA);
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm512_cvtepi32_epi16(rounded));
+}
+
+// sum + the products of the four bytes of each lane, those of `a` unsigned, those of `b` signed.
+// Written out for the same reason.
+inline Ints add_byte_dots(Ints sum, Ints a, Ints b) {
+  asm("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
+  return sum;
+}
+inline Ints sub_ints(Ints a, int b) { return _mm512_sub_epi32(a, _mm512_set1_epi32(b)); }
+
+// Bits [shift, shift + width) of each byte.
+template <int kWidth>
+inline Ints byte_bits(Ints a, int shift) {
+  return _mm512_and_si512(_mm512_srli_epi16(a, static_cast<unsigned>(shift)),
+                          _mm512_set1_epi8((1 << kWidth) - 1));
+}
+// The same of 32 bytes that are there twice, the second time those from `shift` + width on.
+template <int kWidth>
+inline Ints byte_bits_twice(const std::byte* from, int shift) {
+  const Ints twice =
+      _mm512_broadcast_i64x4(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
+  const Ints shifts =
+      _mm512_inserti64x4(_mm512_set1_epi64(shift), _mm256_set1_epi64x(shift + kWidth), 1);
+  return _mm512_and_si512(_mm512_srlv_epi64(twice, shifts), _mm512_set1_epi8((1 << kWidth) - 1));
+}
+// low + (high << kWidth), byte by byte.
+template <int kWidth>
+inline Ints join_bits(Ints low, Ints high) {
+  return _mm512_or_si512(low, _mm512_slli_epi16(high, kWidth));
+}
+inline Ints add_bytes(Ints a, int b) {
+  return _mm512_add_epi8(a, _mm512_set1_epi8(static_cast<char>(b)));
+}
+
+// Bytes by codes of kBits bits.
+template <int kBits>
+struct ByteTable {
+  Ints bytes;
+  explicit ByteTable(const std::int8_t* from) : bytes(_mm512_setzero_si512()) {
+    std::int8_t all[64];
+    for (int i = 0; i < 64; ++i) all[i] = from[i % (1 << kBits)];
+    bytes = _mm512_loadu_si512(all);
+  }
+  Ints at(Ints codes) const { return _mm512_permutexvar_epi8(codes, bytes); }
+};
+
+// Rounds to bytes, ties to even.
+inline void store_i8(std::byte* to, Floats a) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(a)));
+}
+inline void store_u8(std::byte* to, Floats a) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm512_cvtusepi32_epi8(_mm512_cvtps_epi32(a)));
+}
+
+}  // namespace
+}  // namespace quire

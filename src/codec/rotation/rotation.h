@@ -1,0 +1,72 @@
+// A rotation that spreads a row over all its channels: random signs, then a fixed transform.
+//
+//     y = T (s x)        x = s (T y)
+//
+// Codecs with few levels need it: what is large in one channel becomes a little in all of them, and
+// channels look like independent normal numbers whatever the model made of them. Inner products
+// stay, so queries are rotated instead of rotating keys back.
+//
+// For d = m 2^k channels, m odd, channel ch = a 2^k + b:
+//
+//   s   ch is negated where bit ch % 64 of word ch / 64 of the seed's random words is set
+//   H   Hadamard over b: for h = 1, 2, 4 .. 2^(k-1), (u, v) at distance h become (u + v, u - v)
+//   G   a reflection over a for each prime factor p of m, smallest first: of p numbers a fixed
+//       distance apart (2^k, then that times the factors before) each loses 2/p of their sum
+//   last, all are multiplied by 2^(-k/2)
+//
+// T is symmetric and its own inverse. The reflection I - (2/p) 11^T is the m-point transform that
+// needs no constants but 2/p. It also spreads better than a Hartley matrix where it matters: a
+// single channel becomes numbers with kurtosis 1 for m = 1, 1.22 for 3, 1.16 for 5, 2.1 for 7,
+// 1.49 for 9 = 3 * 3 (a normal variable has 3). For a large prime p it tends to p: sizes with one,
+// such as 2 * 31, are allowed and spread only inside their blocks of 2^k.
+//
+// Every step is an addition, a subtraction or a multiplication of two numbers, in an order that
+// does not depend on the instruction set: sums of p run from the lowest channel up. So vector units
+// that do the same elementwise get the same bits.
+//
+// Thread-safety: functions of their arguments.
+#pragma once
+
+#include <cstdint>
+
+#include "codec/codec.h"
+
+namespace quire {
+
+// The largest row that can be rotated: encoders keep one in f32 on their stack.
+inline constexpr int kMaxRotatedDim = 1024;
+
+// Whether rows of this size can be rotated: even, so that tiles of fewer than 8 bits fill whole
+// bytes (codec/planes.h), and no larger than that.
+bool rotates(const TileShape& shape) noexcept;
+
+// 64 signs of a seed: bit i is set where channel 64 index + i is negated.
+std::uint64_t sign_word(std::uint64_t seed, int index) noexcept;
+
+// The numbers that describe T.
+struct Transform {
+  int block = 1;         // 2^k
+  int factors[12] = {};  // prime factors of m, smallest first, 0 behind the last
+  float last = 1.0f;     // 2^(-k/2)
+};
+Transform transform_of(int dim) noexcept;
+
+// Turns row [dim] in place, with shape.seed and shape.dim. Requires: rotates(shape).
+void rotate(const TileShape& shape, float* row) noexcept;
+void rotate_back(const TileShape& shape, float* row) noexcept;
+
+// The same to the bit, by the instructions of a set.
+#if defined(__x86_64__)
+void rotate_avx2(const TileShape& shape, float* row) noexcept;
+void rotate_avx512(const TileShape& shape, float* row) noexcept;
+void rotate_back_avx2(const TileShape& shape, float* row) noexcept;
+void rotate_back_avx512(const TileShape& shape, float* row) noexcept;
+inline constexpr Codec::Rotators kRotators = {rotate, rotate_avx2, rotate_avx512};
+inline constexpr Codec::Rotators kRotatorsBack = {rotate_back, rotate_back_avx2,
+                                                  rotate_back_avx512};
+#else
+inline constexpr Codec::Rotators kRotators = {rotate};
+inline constexpr Codec::Rotators kRotatorsBack = {rotate_back};
+#endif
+
+}  // namespace quire

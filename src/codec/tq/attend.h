@@ -1,0 +1,148 @@
+// Attention on tq pages, for the instruction set whose integers were included before.
+//
+// Codes become levels, in bytes: level = round(codebook level / step), step = the largest level /
+// kLargestLevel. Queries and weights are in the basis of the codes. With 8-bit operands
+// (byte_dots.h) up to 5 bits; 6 bits are worth 15-bit ones (word_dots.h).
+#pragma once
+
+#include "codec/byte_dots.h"
+#include "codec/plane_products.h"
+#include "codec/tq/codebooks.h"
+#include "codec/unpack_planes.h"
+#include "codec/word_dots.h"
+
+namespace quire {
+namespace {
+
+// 2^-(x^2 / 2 ln 2), the density of a normal variable but for a factor.
+constexpr double density(double x) {
+  double sum = 1;
+  double term = 1;
+  for (int i = 1; i < 60; ++i) {
+    term *= x * x / 2 / i;
+    sum += term;
+  }
+  return 1 / sum;
+}
+
+// The levels of one codebook as multiples of a step, up to kLargest of them; the step for which
+// they are off by the least mean square, over normal numbers.
+template <int kBits>
+struct TqLevels {
+  static constexpr int kHalf = 1 << (kBits - 1);
+  // Bytes that are multiplied with bytes must be small where the instruction adds pairs in 16 bits;
+  // rounded to that, more than 16 levels would be too far off.
+  static constexpr bool kWords = kBits == 6 || (kBits == 5 && kLargestLevel < 127);
+  static constexpr int kLargest = kWords ? 127 : kLargestLevel;
+  static constexpr int kMiddle = kLargestLevel + 1;  // what makes levels of keys unsigned
+
+  static constexpr double level(int i) { return Codebook<kBits>::kLevels[i]; }
+  static constexpr int multiple(int i, double step) {
+    return static_cast<int>(level(i) / step + 0.5);
+  }
+  static constexpr double error_of(double step) {
+    double error = 0;
+    for (int i = 0; i < kHalf; ++i) {
+      const double off = multiple(i, step) * step - level(i);
+      const double width = i + 1 < kHalf ? level(i + 1) - level(i) : 1;
+      error += density(level(i)) * width * off * off;
+    }
+    return error;
+  }
+  static constexpr double best_step() {
+    double best = level(kHalf - 1) / kLargest;
+    for (int most = kLargest - 1; most > kLargest / 2; --most) {
+      const double step = level(kHalf - 1) / most;
+      if (error_of(step) < error_of(best)) best = step;
+    }
+    return best;
+  }
+  static constexpr double kExactStep = best_step();
+  static constexpr float kStep = static_cast<float>(kExactStep);
+
+  std::int8_t bytes[2 * kHalf] = {};
+
+  constexpr explicit TqLevels(int middle) {
+    for (int i = 0; i < kHalf; ++i) {
+      bytes[kHalf + i] = static_cast<std::int8_t>(middle + multiple(i, kExactStep));
+      bytes[kHalf - 1 - i] = static_cast<std::int8_t>(middle - multiple(i, kExactStep));
+    }
+  }
+};
+
+template <int kBits>
+struct Tq {
+  using Levels = TqLevels<kBits>;
+  static constexpr Levels kKeyLevels{Levels::kWords ? 0 : Levels::kMiddle};
+  static constexpr Levels kValueLevels{0};
+
+  static bool takes_keys(int dim, int split) noexcept {
+    return split >= dim && dim <= (Levels::kWords ? kLargestPart : kMostChannels);
+  }
+
+  static std::size_t row_bytes(int count) noexcept {
+    return Levels::kWords ? code_bytes(count) : byte_row_bytes(count + 3 * kTile);
+  }
+
+  static void prepare(const float* query, int dim, int split, std::byte* prepared) noexcept {
+    if constexpr (Levels::kWords) {
+      prepare_codes(query, dim, split, prepared);
+    } else {
+      float padded[kMostChannels + kTile];
+      int count = 0;
+      for (; count < dim; ++count) padded[count] = query[count];
+      for (; count % kTile != 0; ++count) padded[count] = 0.0f;
+      store_query_bytes(padded, count, Levels::kMiddle, prepared);
+    }
+    *reinterpret_cast<float*>(prepared) *= Levels::kStep;
+  }
+
+  static void weigh(const PageSide& values, const float* weights, int first, int end,
+                    std::byte* prepared) noexcept {
+    if constexpr (Levels::kWords) {
+      weigh_codes(values, weights, first, end, prepared);
+      *reinterpret_cast<float*>(prepared) *= Levels::kStep;
+    } else {
+      store_weight_bytes(values, weights, first, end, Levels::kStep, prepared);
+    }
+  }
+
+  static void expand(Side side, const PageSide& page, std::byte* to) noexcept {
+    const ByteTable<kBits> table((side == Side::key ? kKeyLevels : kValueLevels).bytes);
+    unpack_page<kBits>(side, page, to, table);
+  }
+
+  using KeyOps = Select<Levels::kWords, Int8Ops, KeyByteOps>;
+  using ValueOps = Select<Levels::kWords, Int8Ops, ValueByteOps>;
+
+  static bool takes_coded(Side side, int dim) noexcept { return whole_units<kBits>(side, dim); }
+
+  static void coded_scores(const PageSide& keys, int first, int end, const Operands& queries,
+                           float* out, std::ptrdiff_t out_stride, const Ahead& ahead) noexcept {
+    plane_scores<FewRows<KeyOps>, kBits>(keys, first, end, queries, out, out_stride, ahead,
+                                         ByteTable<kBits>(kKeyLevels.bytes));
+  }
+  static void coded_mix(const PageSide& values, int first, int end, const Operands& weights,
+                        const float* keep, float* o, std::ptrdiff_t o_stride,
+                        const Ahead& ahead) noexcept {
+    plane_mix<FewRows<ValueOps>, kBits>(values, first, end, weights, keep, o, o_stride, ahead,
+                                        ByteTable<kBits>(kValueLevels.bytes));
+  }
+
+  static constexpr Kernel kernel() {
+    return {.takes_keys = takes_keys,
+            .query_bytes = row_bytes,
+            .prepare = prepare,
+            .weight_bytes = row_bytes,
+            .weigh = weigh,
+            .rounds_weights = false,
+            .coded = kFuses ? Products{coded_scores, coded_mix} : Products{},
+            .takes_coded = takes_coded,
+            .expanded_bytes = expanded_tile_bytes,
+            .expand = expand,
+            .expanded = {scores<KeyOps, 4>, mix<ValueOps>}};
+  }
+};
+
+}  // namespace
+}  // namespace quire

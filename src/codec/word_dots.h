@@ -1,0 +1,127 @@
+// Products of signed byte codes and 15-bit operands: include after codec/ints_<set>.h.
+//
+//   query    scale = max |q| / 32767 per part, code = round(q / scale)
+//   weights  w[t] = weight[t] times the scale of value t; the same with the maximum of the page
+//
+// Sums are of integers, so they are exact and their order does not matter. They cannot overflow:
+// 32767 * 127 * 512 channels, or 256 slots, stay below 2^31. The four neighbours of a lane are
+// split into bytes 0 and 2 and bytes 1 and 3 and widened to 16 bits, which one instruction
+// multiplies and adds in pairs. A prepared row is a header of two scales, then the codes in that
+// order: 0, 2, 1, 3.
+#pragma once
+
+#include "codec/products.h"
+
+namespace quire {
+namespace {
+
+constexpr int kLargestPart = 512;
+constexpr float kLargestCode = 32767.0f;
+
+struct Int16Ops {  // on expanded operands: two neighbours at a step
+  static constexpr int kPack = 2;
+  static constexpr int kCodeBytes = 2;
+  static constexpr int kHeaderBytes = 16;
+  static constexpr int kQueryHeaderBytes = 16;
+  static constexpr bool kQueryRest = false;
+  static constexpr int kStepBytes = 4;
+  static constexpr int kMaxRows = rows_for(6, 4);
+  static constexpr int vectors(int rows) { return vectors_for(rows); }
+  using Sum = Ints;
+  using Operand = Ints;
+  using Weight = Ints;
+  QUIRE_INLINE static Sum zero() { return zero_ints(); }
+  QUIRE_INLINE static Operand load(const std::byte* data) { return load_ints(data); }
+  QUIRE_INLINE static Weight weight(const std::byte* at) { return spread_ints(at); }
+  QUIRE_INLINE static void add(Sum& sum, const Operand& x, const Weight& w) {
+    sum = add_dots(sum, x, w);
+  }
+  QUIRE_INLINE static float scale(const std::byte* header, int part) {
+    return reinterpret_cast<const float*>(header)[part];
+  }
+  QUIRE_INLINE static Floats score(const Sum& sum, const std::byte* header, int part,
+                                   const std::byte* scales) {
+    return mul(mul(to_floats(sum), spread(scale(header, part))), load_f16(scales));
+  }
+  QUIRE_INLINE static Floats mixed(const Sum& sum, const std::byte* header) {
+    return mul(to_floats(sum), spread(scale(header, 0)));
+  }
+};
+
+struct Int8Ops : Int16Ops {
+  static constexpr int kPack = 4;
+  static constexpr int kCodeBytes = 1;
+  static constexpr int kStepBytes = 8;
+  static constexpr int kMaxRows = rows_for(4, 4);
+  struct Operand {
+    Ints even, odd;
+  };
+  struct Weight {
+    Ints even, odd;
+  };
+  QUIRE_INLINE static Operand load(const std::byte* data) { return operand(load_ints(data)); }
+  QUIRE_INLINE static Operand operand(const Ints& codes) {
+    return {even_bytes(codes), odd_bytes(codes)};
+  }
+  QUIRE_INLINE static Weight weight(const std::byte* at) {
+    return {spread_ints(at), spread_ints(at + 4)};
+  }
+  QUIRE_INLINE static void add(Sum& sum, const Operand& x, const Weight& w) {
+    sum = add_dots(add_dots(sum, x.even, w.even), x.odd, w.odd);
+  }
+};
+
+// With room for the padding behind a part that begins anywhere.
+inline std::size_t code_bytes(int count) noexcept {
+  return round_up_64(Int16Ops::kHeaderBytes + (static_cast<std::size_t>(count) + 2 * kTile) * 2);
+}
+
+// Writes the codes of `count` floats, a multiple of 16, and returns their scale. A NaN or an
+// infinity makes it NaN or infinite, and with it all that is multiplied.
+QUIRE_INLINE float store_codes(const float* from, int count, std::byte* to) {
+  Floats magnitudes = zeros();
+  for (int i = 0; i < count; i += kLanes) {
+    magnitudes = larger_magnitude(magnitudes, load_floats(from + i));
+  }
+  const float largest = largest_magnitude_of(magnitudes);
+  // Too small to have a reciprocal, and to be seen beside anything else.
+  if (largest < 1e-33f) {
+    for (int i = 0; i < count; i += kLanes) store_quads_i16(to + i * 2, zeros());
+    return 0.0f;
+  }
+  const Floats inverse = spread(kLargestCode / largest);
+  for (int i = 0; i < count; i += kLanes) {
+    store_quads_i16(to + i * 2, mul(load_floats(from + i), inverse));
+  }
+  return largest / kLargestCode;
+}
+
+inline void prepare_codes(const float* query, int dim, int split, std::byte* prepared) noexcept {
+  float padded[kLargestPart + kTile];
+  auto* scales = reinterpret_cast<float*>(prepared);
+  std::byte* codes = prepared + Int16Ops::kHeaderBytes;
+  scales[1] = scales[2] = scales[3] = 0.0f;
+  for (int part = 0, begin = 0; begin < dim; ++part) {
+    const int end = part == 0 && split < dim ? split : dim;
+    int count = 0;
+    for (int c = begin; c < end; ++c) padded[count++] = query[c];
+    while (count % kTile != 0) padded[count++] = 0.0f;
+    // Codes behind the first part's end are written again by the second.
+    scales[part] = store_codes(padded, count, codes + begin * 2);
+    begin = end;
+  }
+}
+
+inline void weigh_codes(const PageSide& values, const float* weights, int first, int end,
+                        std::byte* prepared) noexcept {
+  float scaled[256];
+  for (int t = first; t < end; t += kLanes) {
+    store_floats(scaled + t - first,
+                 mul(load_floats(weights + t), load_f16(values.scales + t * 2)));
+  }
+  *reinterpret_cast<float*>(prepared) =
+      store_codes(scaled, end - first, prepared + Int16Ops::kHeaderBytes + first * 2);
+}
+
+}  // namespace
+}  // namespace quire

@@ -1,0 +1,52 @@
+#include "generation_options.h"
+
+#include "options.h"
+
+namespace quire::tool {
+
+void CacheChoice::add_to(CLI::App& command) {
+  command
+      .add_option("--codec", codec,
+                  "How the cache keeps keys and values: a preset, a codec or a key/value pair")
+      ->check([](const std::string& text) {
+        const Result<CodecPair> pair = quire::parse_codec(text);
+        return pair ? std::string() : pair.error().text;
+      });
+  command
+      .add_option("--window", window, "Tokens that a token sees, itself included; older ones go")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
+  command.add_option("--memory-limit", memory_limit_bytes, "Bytes of the cache, as in 64MiB")
+      ->transform(CLI::AsSizeValue(false))
+      ->type_name("SIZE");
+  command.add_option("--context", context, "Tokens of the history; default: the model's")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
+}
+
+Cache CacheChoice::create(const model::Model& model) const {
+  CacheSpec spec = model.cache_spec();
+  spec.set_codec(codec).value();
+  if (window > 0) {
+    for (LayerSpec& layer : spec.layers) layer.pattern = Pattern::window(window);
+  }
+  if (memory_limit_bytes > 0) spec.memory_limit_bytes = memory_limit_bytes;
+  return Cache::create(spec).value();
+}
+
+std::int64_t CacheChoice::context_of(const model::Model& model) const {
+  if (context > 0) return context;
+  return window > 0 ? 0 : model.config().context;
+}
+
+void add_sampler_options(CLI::App& command, model::SamplerOptions& options) {
+  command.add_option("--temperature", options.temperature, "0: always the likeliest token")
+      ->check(CLI::Range(0.0, 1e6));
+  command.add_option("--top-k", options.top_k, "Draw from the k likeliest; 0: all")
+      ->check(CLI::Range(0, 1 << 30));
+  command.add_option("--top-p", options.top_p, "Draw from the likeliest that reach p together")
+      ->check(CLI::Range(1e-9, 1.0));
+  command.add_option("--min-p", options.min_p, "Leave out what is less likely than p of the first")
+      ->check(CLI::Range(0.0, 1.0));
+  command.add_option("--seed", options.seed, "The same seed gives the same tokens");
+}
+
+}  // namespace quire::tool
