@@ -73,17 +73,15 @@ inline Ints add_bytes(Ints a, int b) {
   return _mm256_add_epi8(a, _mm256_set1_epi8(static_cast<char>(b)));
 }
 
-// Bytes by codes of kBits bits, 16 of them to a register.
+// Bytes by codes of kBits bits, from a table of 64 that repeats them; 16 to a register.
 template <int kBits>
 struct ByteTable {
   static constexpr int kParts = kBits > 4 ? 1 << (kBits - 4) : 1;
   Ints parts[kParts];
   explicit ByteTable(const std::int8_t* from) {
     for (int p = 0; p < kParts; ++p) {
-      std::int8_t all[16];
-      for (int i = 0; i < 16; ++i) all[i] = from[(p * 16 + i) % (1 << kBits)];
-      parts[p] =
-          _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(all)));
+      parts[p] = _mm256_broadcastsi128_si256(
+          _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + p * 16)));
     }
   }
   Ints at(Ints codes) const {

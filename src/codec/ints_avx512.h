@@ -75,15 +75,11 @@ inline Ints add_bytes(Ints a, int b) {
   return _mm512_add_epi8(a, _mm512_set1_epi8(static_cast<char>(b)));
 }
 
-// Bytes by codes of kBits bits.
+// Bytes by codes of kBits bits, from a table of 64 that repeats them.
 template <int kBits>
 struct ByteTable {
   Ints bytes;
-  explicit ByteTable(const std::int8_t* from) : bytes(_mm512_setzero_si512()) {
-    std::int8_t all[64];
-    for (int i = 0; i < 64; ++i) all[i] = from[i % (1 << kBits)];
-    bytes = _mm512_loadu_si512(all);
-  }
+  explicit ByteTable(const std::int8_t* from) : bytes(_mm512_loadu_si512(from)) {}
   Ints at(Ints codes) const { return _mm512_permutexvar_epi8(codes, bytes); }
 };
 

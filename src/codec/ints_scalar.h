@@ -134,7 +134,7 @@ inline Ints add_bytes(const Ints& a, int b) {
   return make_bytes([&](int i) { return memory_byte(a, i) + b; });
 }
 
-// Bytes by codes of kBits bits.
+// Bytes by codes of kBits bits, from a table of 64 that repeats them.
 template <int kBits>
 struct ByteTable {
   const std::int8_t* bytes;

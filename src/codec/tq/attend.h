@@ -60,12 +60,13 @@ struct TqLevels {
   static constexpr double kExactStep = best_step();
   static constexpr float kStep = static_cast<float>(kExactStep);
 
-  std::int8_t bytes[2 * kHalf] = {};
+  std::int8_t bytes[64] = {};  // the levels, again and again
 
   constexpr explicit TqLevels(int middle) {
-    for (int i = 0; i < kHalf; ++i) {
-      bytes[kHalf + i] = static_cast<std::int8_t>(middle + multiple(i, kExactStep));
-      bytes[kHalf - 1 - i] = static_cast<std::int8_t>(middle - multiple(i, kExactStep));
+    for (int i = 0; i < 64; ++i) {
+      const int code = i % (2 * kHalf) - kHalf;
+      const int level = code < 0 ? -multiple(-1 - code, kExactStep) : multiple(code, kExactStep);
+      bytes[i] = static_cast<std::int8_t>(middle + level);
     }
   }
 };
