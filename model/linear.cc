@@ -1,8 +1,7 @@
 #include "model/linear.h"
 
-#include <cblas.h>
-
 #include "model/error.h"
+#include "model/products.h"
 
 namespace quire::model {
 namespace {
@@ -23,8 +22,7 @@ class F32Linear final : public Linear {
 
   void apply(const float* x, std::int64_t rows, float* y) const override {
     if (rows == 1) {
-      cblas_sgemv(CblasRowMajor, CblasNoTrans, outputs(), inputs(), 1.0f, weight_.data(), inputs(),
-                  x, 1, 0.0f, y, 1);
+      multiply_vector(weight_.data(), outputs(), inputs(), x, y);
     } else {
       multiply_transposed(x, inputs(), rows, weight_.data(), inputs(), outputs(), inputs(), y,
                           outputs());
@@ -54,26 +52,6 @@ std::unique_ptr<Linear> make_linear(WeightForm form, const GgufTensor& weight,
       return std::make_unique<F32Linear>(weight, bias);
   }
   return nullptr;
-}
-
-void set_product_threads(int threads) { openblas_set_num_threads(threads); }
-
-void multiply_transposed(const float* a, std::int64_t a_stride, std::int64_t rows, const float* b,
-                         std::int64_t b_stride, std::int64_t columns, std::int64_t inner, float* y,
-                         std::int64_t y_stride) {
-  cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, static_cast<blasint>(rows),
-              static_cast<blasint>(columns), static_cast<blasint>(inner), 1.0f, a,
-              static_cast<blasint>(a_stride), b, static_cast<blasint>(b_stride), 0.0f, y,
-              static_cast<blasint>(y_stride));
-}
-
-void multiply(const float* a, std::int64_t a_stride, std::int64_t rows, const float* b,
-              std::int64_t b_stride, std::int64_t columns, std::int64_t inner, float* y,
-              std::int64_t y_stride) {
-  cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, static_cast<blasint>(rows),
-              static_cast<blasint>(columns), static_cast<blasint>(inner), 1.0f, a,
-              static_cast<blasint>(a_stride), b, static_cast<blasint>(b_stride), 0.0f, y,
-              static_cast<blasint>(y_stride));
 }
 
 }  // namespace quire::model

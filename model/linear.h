@@ -41,16 +41,4 @@ class Linear {
 std::unique_ptr<Linear> make_linear(WeightForm form, const GgufTensor& weight,
                                     const GgufTensor* bias);
 
-// Threads of matrix products, in this process.
-void set_product_threads(int threads);
-
-// y = a b^T in f32: a is [rows][inner], b is [columns][inner]. Strides are between rows.
-void multiply_transposed(const float* a, std::int64_t a_stride, std::int64_t rows, const float* b,
-                         std::int64_t b_stride, std::int64_t columns, std::int64_t inner, float* y,
-                         std::int64_t y_stride);
-// y = a b: b is [inner][columns].
-void multiply(const float* a, std::int64_t a_stride, std::int64_t rows, const float* b,
-              std::int64_t b_stride, std::int64_t columns, std::int64_t inner, float* y,
-              std::int64_t y_stride);
-
 }  // namespace quire::model

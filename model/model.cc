@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "model/error.h"
+#include "model/products.h"
 
 namespace quire::model {
 

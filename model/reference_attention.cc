@@ -6,6 +6,7 @@
 
 #include "model/error.h"
 #include "model/ops.h"
+#include "model/products.h"
 
 namespace quire::model {
 namespace {

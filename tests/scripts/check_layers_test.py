@@ -15,7 +15,10 @@ CLEAN = {
     "src/page/pool.h": '#include "base/error.h"\n',
     "src/attend/walk.h": '#include "codec/int8/int8.h"\n#include "page/pool.h"\n',
     "src/cache/cache.cc": '#include "attend/walk.h"\n#include "quire/cache.hpp"\n',
+    "model/model.h": '#include "quire/cache.hpp"\n',
+    "model/model.cc": '#include "model/model.h"\n',
     "tools/quire/demo.cc": '#include "demo.h"\n#include "quire/cache.hpp"\n',
+    "tools/quire/eval.cc": '#include "model/model.h"\n',
     "tools/quire/demo.h": "",
     "tests/page/pool_test.cc": '#include "page/pool.h"\n',
     "README.md": "See https://example.org and ~/src.\n",
@@ -64,6 +67,11 @@ class CheckLayers(unittest.TestCase):
     def test_users_see_only_public_headers(self):
         for folder in ("model", "tools/quire", "python", "examples"):
             self.assert_found(f"{folder}/a.cc", '#include "base/error.h"\n', "uses only include/")
+
+    def test_only_tools_know_the_runner(self):
+        self.assert_found("src/cache/a.cc", '#include "model/model.h"\n', "only include/ and src/")
+        self.assert_found("python/a.cc", '#include "model/model.h"\n', "uses only include/")
+        self.assert_found("model/a.cc", '#include "tools/quire/demo.h"\n', "uses only include/")
 
     def test_the_library_does_not_know_frameworks(self):
         self.assert_found("src/base/a.h", "#include <torch/all.h>\n",
