@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -18,6 +19,7 @@
 #include "attend/walk.h"
 #include "base/numbers.h"
 #include "base/seed.h"
+#include "codec/rounding.h"
 
 namespace quire::test {
 
@@ -32,7 +34,9 @@ inline std::uint64_t run_seed() {
 // Random numbers of one test: `salt` keeps tests apart.
 class Random {
  public:
-  explicit Random(std::uint64_t salt) : engine_(run_seed() * 1000003 + salt) {}
+  explicit Random(std::uint64_t salt) : Random(run_seed(), salt) {}
+  // The same in every run.
+  static Random fixed(std::uint64_t salt) { return {1, salt}; }
   float normal(float deviation = 1.0f) {
     return std::normal_distribution<float>(0.0f, deviation)(engine_);
   }
@@ -46,6 +50,8 @@ class Random {
   }
 
  private:
+  Random(std::uint64_t seed, std::uint64_t salt) : engine_(seed * 1000003 + salt) {}
+
   std::mt19937_64 engine_;
 };
 
@@ -164,6 +170,14 @@ class History {
   std::int64_t tokens() const { return keys.tokens; }
   std::int64_t floor_page(std::int64_t ordinal) const {
     return std::max<std::int64_t>(0, ordinal) / geometry.page_tokens * geometry.page_tokens;
+  }
+
+  // Sealed codes of the page of the token at `ordinal`.
+  CodedSide coded(Side side, int head, std::int64_t ordinal, Isa isa) const {
+    const std::byte* sealed = pages_[size_of(ordinal / geometry.page_tokens)].sealed.data();
+    const SealedPlace at = sealed_place(store, side, head);
+    return {side == Side::key ? store.key_codec : store.value_codec, isa, store.tile(side, head),
+            sealed + at.data, sealed + at.scales};
   }
 
   // One slice per page.
@@ -385,8 +399,9 @@ inline double relative_error(const float* out, const std::vector<double>& ref) {
 // Where all products are of f32 numbers: a logit as large as L carries rounding in proportion.
 inline double error_bound(double magnitude) { return 1e-5 + 2e-6 * magnitude; }
 
-// What a kernel does to queries and weights before it multiplies.
-enum class Rounding { none, bf16, int8 };
+// What a kernel does to queries and weights before it multiplies; `planes`: as codec/rounding.h
+// says.
+enum class Rounding { none, bf16, int8, planes };
 
 // Values of a latent, and sizes that a kernel does not take, are decoded to floats first.
 inline Rounding rounding_of(const LayerStore& store, Side side, bool sealed, Isa isa) {
@@ -401,23 +416,94 @@ inline Rounding rounding_of(const LayerStore& store, Side side, bool sealed, Isa
                                        : !store.mla && store.value_dim % 16 == 0;
   if (!taken) return Rounding::none;
   if (kernel.rounds_weights) return Rounding::bf16;
+  if (codec->rotate[0] != nullptr) return Rounding::planes;
   return std::string(codec->name) == "int8" ? Rounding::int8 : Rounding::none;
 }
 
-// By how much rounding of the query can move the logit of token t: bf16 has 8 bits, so that a
-// number is off by up to 2^-8 of itself; int8 takes codes of max |q| / 32767.
-inline double query_rounding(const History& history, const Query& query, const Answer& answer,
-                             std::int64_t t, Isa isa) {
-  const bool sealed = reads_sealed(history, query, t);
-  switch (rounding_of(history.store, Side::key, sealed, isa)) {
-    case Rounding::none:
-      return 0;
-    case Rounding::bf16:
-      return 0x1p-8 * answer.products[size_of(t)];
-    case Rounding::int8:
-      return 0.51 / 32767 * answer.sizes[size_of(t)];
+// By how much rounding can move the logit of each token for query head `head` with numbers q: bf16
+// has 8 bits, so that a number is off by up to 2^-8 of itself; int8 takes codes of max |q| / 32767.
+inline std::vector<double> logit_rounding(const History& history, const Query& query,
+                                          const float* q, int head, const Answer& answer,
+                                          const Rules& rules, Isa isa) {
+  const Geometry& g = history.geometry;
+  const int kv_head = head / (g.query_heads / g.kv_heads);
+  std::vector<float> rotated(q, q + g.key_dim);
+  if (rounding_of(history.store, Side::key, true, isa) == Rounding::planes) {
+    const auto turn = history.store.key_codec->rotate[0];
+    turn(history.store.tile(Side::key, kv_head), rotated.data());
   }
-  return 0;
+  std::vector<double> moved(size_of(history.tokens()));
+  std::optional<ScoreRounding> of_page;
+  for (std::int64_t t = 0; t < history.tokens(); ++t) {
+    if (t % g.page_tokens == 0) of_page.reset();
+    if (answer.logits[size_of(t)] == -HUGE_VAL) continue;
+    double& by = moved[size_of(t)];
+    switch (rounding_of(history.store, Side::key, reads_sealed(history, query, t), isa)) {
+      case Rounding::none:
+        break;
+      case Rounding::bf16:
+        by = 0x1p-8 * answer.products[size_of(t)];
+        break;
+      case Rounding::int8:
+        by = 0.51 / 32767 * answer.sizes[size_of(t)];
+        break;
+      case Rounding::planes:
+        if (!of_page) of_page.emplace(history.coded(Side::key, kv_head, t, isa), rotated.data());
+        by = rules.scale * of_page->of(static_cast<int>(t % g.page_tokens));
+        break;
+    }
+  }
+  return moved;
+}
+
+// The length of what rounding can add to the output where values are planes, with weights as
+// probabilities: what a page's codes are off by does not depend on their unit.
+inline double value_rounding(const History& history, const Query& query, int head,
+                             const Answer& answer, Isa isa) {
+  const Geometry& g = history.geometry;
+  if (rounding_of(history.store, Side::value, true, isa) != Rounding::planes) return 0;
+  const int kv_head = head / (g.query_heads / g.kv_heads);
+  double length = 0;
+  for (std::int64_t begin = 0; begin + g.page_tokens <= history.tokens(); begin += g.page_tokens) {
+    if (!reads_sealed(history, query, begin)) continue;
+    const auto from = answer.probabilities.begin() + begin;
+    const CodedSide values = history.coded(Side::value, kv_head, begin, isa);
+    const MixRounding mix(values, std::vector<double>(from, from + g.page_tokens));
+    length += mix.levels * std::sqrt(g.value_dim);
+    for (int slot = 0; slot < g.page_tokens; ++slot) {
+      if (from[slot] == 0 || values.scale(slot) == 0) continue;
+      const double v = norm_of(history.coded_values.at(begin + slot, kv_head), g.value_dim);
+      length += mix.codes * v / values.scale(slot);
+    }
+  }
+  return length;
+}
+
+// What |out - ref| / |ref| can be. Weights rounded to bf16 are off by up to 2^-8, and so is their
+// sum; logits that are off by up to e move a weight by a factor of up to e^(2e), the sum of all
+// included.
+inline double output_bound(const History& history, const Query& query, int head,
+                           const Answer& answer, const std::vector<double>& logits_off, Isa isa) {
+  bool found[4] = {};
+  for (const Side side : {Side::key, Side::value}) {
+    for (const bool sealed : {false, true}) {
+      if (sealed && query.sealed_below < history.geometry.page_tokens) continue;
+      found[static_cast<int>(rounding_of(history.store, side, sealed, isa))] = true;
+    }
+  }
+  const auto has = [&](Rounding rounding) { return found[static_cast<int>(rounding)]; };
+  double bound = error_bound(answer.magnitude);
+  if (has(Rounding::int8)) bound = 3e-3 + 3e-5 * answer.magnitude;
+  if (has(Rounding::bf16)) bound += 0x1p-7 * answer.cancelled;
+  double moved = 0;  // weights
+  if (has(Rounding::bf16) || has(Rounding::planes)) {
+    moved = std::expm1(2 * *std::max_element(logits_off.begin(), logits_off.end()));
+  }
+  bound += moved * answer.cancelled;
+  double squares = 0;
+  for (const double x : answer.out) squares += x * x;
+  const double added = (1 + moved) * value_rounding(history, query, head, answer, isa);
+  return squares > 0 ? bound + added / std::sqrt(squares) : bound;
 }
 
 // ---- running the walk ----

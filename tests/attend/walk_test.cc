@@ -53,30 +53,11 @@ std::vector<Query> some_queries(Random& random, const History& history, int coun
   return queries;
 }
 
-// What the output may be off by. Weights rounded to bf16 are off by up to 2^-8, and so is their
-// sum; a logit that is off by e moves its weight by e, and the sum by the largest e.
-double output_bound(const History& history, const Query& query, const Answer& answer,
-                    double logits_off, Isa isa) {
-  bool int8 = false;
-  bool bf16 = false;
-  for (const Side side : {Side::key, Side::value}) {
-    for (const bool sealed : {false, true}) {
-      if (sealed && query.sealed_below < history.geometry.page_tokens) continue;
-      const Rounding rounding = rounding_of(history.store, side, sealed, isa);
-      int8 = int8 || rounding == Rounding::int8;
-      bf16 = bf16 || rounding == Rounding::bf16;
-    }
-  }
-  double bound = error_bound(answer.magnitude);
-  if (int8) bound = 3e-3 + 3e-5 * answer.magnitude;
-  if (bf16) bound += (2.1 * logits_off + 0x1p-7) * answer.cancelled;
-  return bound;
-}
-
 // Checks output, logits and probabilities of one query head.
 void check_head(const History& history, const Rules& rules, const Query& query, int head,
-                const Answer& answer, const std::vector<float>& out, float* line,
+                const float* q, const Answer& answer, const std::vector<float>& out, float* line,
                 std::int64_t columns, Isa isa) {
+  const std::vector<double> rounding = logit_rounding(history, query, q, head, answer, rules, isa);
   const float sink = rules.sinks.empty() ? -kInf : rules.sinks[size_of(head)];
   double logits_off = 0;
   double bias = 0;
@@ -90,14 +71,14 @@ void check_head(const History& history, const Rules& rules, const Query& query, 
       bias = std::abs(rules.slopes[size_of(head)] *
                       static_cast<double>(history.positions[size_of(t)] - query.position));
     }
-    const double rounding = query_rounding(history, query, answer, t, isa);
-    EXPECT_NEAR(line[t], expected, 1e-6 + 2e-6 * answer.magnitude + 2e-7 * bias + rounding) << t;
-    logits_off = std::max(logits_off, rounding);
+    const double off = rounding[size_of(t)];
+    EXPECT_NEAR(line[t], expected, 1e-6 + 2e-6 * answer.magnitude + 2e-7 * bias + off) << t;
+    logits_off = std::max(logits_off, off);
   }
   for (std::int64_t t = history.tokens(); t < columns; ++t) EXPECT_EQ(line[t], -kInf);
 
   EXPECT_LE(relative_error(out.data(), answer.out),
-            output_bound(history, query, answer, logits_off, isa))
+            output_bound(history, query, head, answer, rounding, isa))
       << "L " << answer.magnitude;
 
   logits_to_probabilities(line, columns, sink);
@@ -110,7 +91,7 @@ void check_head(const History& history, const Rules& rules, const Query& query, 
     sum += double{line[t]};
     expected_sum += expected;
   }
-  const double bound = error_bound(answer.magnitude) + 2.1 * logits_off;
+  const double bound = error_bound(answer.magnitude) + std::expm1(2 * logits_off);
   EXPECT_LE(worst, bound);
   // Without a sink the sum is 1 whatever the logits; with one it is what the sink leaves.
   EXPECT_NEAR(sum, expected_sum, rules.sinks.empty() ? 1e-5 : bound);
@@ -139,7 +120,8 @@ void check(const History& history, const Rules& rules, const std::vector<PageSli
         SCOPED_TRACE(testing::Message()
                      << name_of(isa) << ", query " << query.row << ", head " << head);
         const float sink = rules.sinks.empty() ? -kInf : rules.sinks[size_of(head)];
-        check_head(history, rules, query, head, *answer++, states.finish(query.row, head, sink),
+        check_head(history, rules, query, head, q.at(query.row, head), *answer++,
+                   states.finish(query.row, head, sink),
                    logits.data() + (query.row * q.heads + head) * columns, columns, isa);
       }
     }

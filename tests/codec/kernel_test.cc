@@ -8,6 +8,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -15,147 +16,33 @@
 #include "base/isa.h"
 #include "base/numbers.h"
 #include "base/seed.h"
-#include "codec_cases.h"
+#include "base/slow_build.h"
+#include "kernel_cases.h"
 
 namespace quire {
 namespace {
 
-using test::Bytes;
+using test::has_kernel;
+using test::kInf;
+using test::kNan;
+using test::kUntouched;
+using test::mix;
+using test::normals;
+using test::Page;
+using test::page_rows;
+using test::prepare;
+using test::Prepared;
+using test::random_weights;
 using test::same_bits;
+using test::scores;
 using test::size_of;
-
-constexpr float kInf = std::numeric_limits<float>::infinity();
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-constexpr float kUntouched = -12345.0f;
-
-std::vector<float> normals(std::mt19937_64& random, int count, float deviation = 1.0f) {
-  std::normal_distribution<float> gauss(0.0f, deviation);
-  std::vector<float> made(size_of(count));
-  for (float& x : made) x = gauss(random);
-  return made;
-}
-
-// One side of one head of one page in codes, and what they decode to.
-struct Page {
-  const Codec* codec;
-  const Kernel* kernel;
-  TileShape shape;
-  test::Sealed sealed;
-  std::vector<float> decoded;  // [slots][dim]
-  Bytes expanded;
-
-  Page(const Codec& c, Isa isa, const TileShape& s, const std::vector<float>& rows)
-      : codec(&c),
-        kernel(c.kernels[static_cast<std::size_t>(isa)]),
-        shape(s),
-        sealed(test::encode(c, s, rows)),
-        decoded(test::decode(c, s, sealed, 0, s.slots)) {
-    if (!expands()) return;
-    expanded.resize(kernel->expanded_bytes(s.side, s.padded_slots(), s.dim));
-    kernel->expand(s.side, side(false), expanded.data());
-  }
-
-  bool is_int8() const { return std::string(codec->name) == "int8"; }
-  bool expands() const { return kernel->expand != nullptr; }
-  // Only scales have parts.
-  int split() const {
-    return shape.parts() == 2 && !sealed.scales.empty() ? shape.split : shape.dim;
-  }
-  PageSide side(bool of_expanded) const {
-    return {of_expanded ? expanded.data() : sealed.data.data(),
-            sealed.scales.empty() ? nullptr : sealed.scales.data(), shape.padded_slots(), shape.dim,
-            split()};
-  }
-  const Products& products(bool of_expanded) const {
-    return of_expanded ? kernel->expanded : kernel->coded;
-  }
-  double value(int slot, int channel) const {
-    return double{decoded[size_of(slot * shape.dim + channel)]};
-  }
-};
-
-// What a row of queries or weights becomes.
-struct Prepared {
-  Bytes bytes;
-  std::ptrdiff_t stride = 0;
-  int count = 0;
-  Operands operands() const { return {bytes.data(), stride, count}; }
-};
-
-// queries [rows][dim].
-Prepared prepare(const Page& page, const std::vector<float>& queries) {
-  const auto stride = page.kernel->query_bytes(page.shape.dim);
-  EXPECT_EQ(stride % 64, 0u);
-  Prepared made{{},
-                static_cast<std::ptrdiff_t>(stride),
-                static_cast<int>(queries.size() / size_of(page.shape.dim))};
-  made.bytes.resize(stride * size_of(made.count), std::byte{0xa5});
-  for (int row = 0; row < made.count; ++row) {
-    page.kernel->prepare(&queries[size_of(row * page.shape.dim)], page.shape.dim, page.split(),
-                         made.bytes.data() + row * made.stride);
-  }
-  return made;
-}
-
-// weights [rows][slots], 0 outside [first, end).
-Prepared weigh(const Page& page, const std::vector<float>& weights, int first, int end) {
-  const int slots = page.shape.slots;
-  Prepared made{{}, slots * std::ptrdiff_t{4}, static_cast<int>(weights.size()) / slots};
-  if (page.kernel->weigh == nullptr) {
-    const auto* bytes = reinterpret_cast<const std::byte*>(weights.data());
-    made.bytes.assign(bytes, bytes + weights.size() * sizeof(float));
-    return made;
-  }
-  made.stride = static_cast<std::ptrdiff_t>(page.kernel->weight_bytes(slots));
-  made.bytes.resize(size_of(made.count) * static_cast<std::size_t>(made.stride), std::byte{0xa5});
-  for (int row = 0; row < made.count; ++row) {
-    page.kernel->weigh(page.side(false), &weights[size_of(row * slots)], first, end,
-                       made.bytes.data() + row * made.stride);
-  }
-  return made;
-}
-
-// [rows][slots].
-std::vector<float> scores(const Page& page, const Prepared& queries, int first, int end,
-                          bool of_expanded = false) {
-  const int slots = page.shape.slots;
-  std::vector<float> out(size_of(queries.count * slots), kUntouched);
-  page.products(of_expanded)
-      .scores(page.side(of_expanded), first, end, queries.operands(), out.data(), slots, {});
-  return out;
-}
-
-std::vector<float> scores(const Page& page, const std::vector<float>& queries,
-                          bool of_expanded = false) {
-  return scores(page, prepare(page, queries), 0, page.shape.slots, of_expanded);
-}
-
-// What o [rows][dim] becomes.
-std::vector<float> mix(const Page& page, const Prepared& weights, int first, int end,
-                       const std::vector<float>& keep, std::vector<float> o,
-                       bool of_expanded = false) {
-  page.products(of_expanded)
-      .mix(page.side(of_expanded), first, end, weights.operands(), keep.data(), o.data(),
-           page.shape.dim, {});
-  return o;
-}
-
-std::vector<float> mix(const Page& page, const std::vector<float>& weights,
-                       const std::vector<float>& keep, const std::vector<float>& o,
-                       bool of_expanded = false) {
-  const int slots = page.shape.slots;
-  return mix(page, weigh(page, weights, 0, slots), 0, slots, keep, o, of_expanded);
-}
-
-// Codecs without kernels are decoded to be attended to; those that rotate are multiplied in another
-// basis, and not here.
-bool has_kernel(const Codec& codec, Isa isa, const TileShape& shape) {
-  return codec.kernels[static_cast<std::size_t>(isa)] != nullptr && codec.rotate[0] == nullptr &&
-         test::stores(codec, shape);
-}
+using test::weigh;
 
 constexpr int kKeyDims[] = {1, 3, 5, 6, 16, 20, 27, 64, 80, 128, 200, 512, 576};
 constexpr int kValueDims[] = {16, 64, 80, 128, 208, 512};
+// For planes of codes whose last unit has all sizes there are.
+constexpr int kPlaneKeyDims[] = {36, 44, 96, 112, 192, 256};
+constexpr int kPlaneValueDims[] = {48, 96, 112, 192, 256};
 constexpr int kSlots[] = {16, 48, 64, 256};
 
 // Every codec with kernels on every instruction set, with keys of any size or values of whole
@@ -166,36 +53,28 @@ void for_each_page(Side side, const std::function<void(const Codec&, Isa, const 
     for (const Isa isa : isas_found()) {
       for (const int slots : page_sizes) {
         const auto visit = [&](int dim) {
-          const TileShape shape{side, slots, dim, side == Side::key && dim == 576 ? 512 : 0};
+          const TileShape shape{side, slots, dim, side == Side::key && dim == 576 ? 512 : 0, 9};
           if (!has_kernel(*codec, isa, shape)) return;
+          // Encoding them takes most of the time.
+          if (test::kSlowBuild && codec->rotate[0] != nullptr && (slots == 256 || dim > 256))
+            return;
           SCOPED_TRACE(test::describe(*codec, shape) + ", " + name_of(isa));
           f(*codec, isa, shape);
         };
+        const auto visit_plane = [&](int dim) {
+          if (codec->rotate[0] != nullptr && slots == 48) visit(dim);
+        };
         if (side == Side::key) {
           for (const int dim : kKeyDims) visit(dim);
+          for (const int dim : kPlaneKeyDims) visit_plane(dim);
         } else {
           for (const int dim : kValueDims) visit(dim);
+          for (const int dim : kPlaneValueDims) visit_plane(dim);
         }
         if (testing::Test::HasFatalFailure()) return;
       }
     }
   }
-}
-
-// Rows that are not all alike: some large, some small.
-std::vector<float> page_rows(std::mt19937_64& random, const TileShape& shape) {
-  std::vector<float> rows = normals(random, shape.slots * shape.dim);
-  for (int slot = 0; slot < shape.slots; slot += 3) {
-    for (int ch = 0; ch < shape.dim; ++ch) rows[size_of(slot * shape.dim + ch)] *= 0.05f;
-  }
-  return rows;
-}
-
-// Weights as softmax makes them: at most 1, many of them small, some 0.
-std::vector<float> random_weights(std::mt19937_64& random, int count) {
-  std::vector<float> weights = normals(random, count, 6.0f);
-  for (float& w : weights) w = w > 5.0f ? 0.0f : std::exp2(-std::fabs(w));
-  return weights;
 }
 
 double rounding_of_sums(int terms) { return (4.0 + std::sqrt(terms)) * 0x1p-23; }
@@ -215,6 +94,8 @@ TEST(Kernel, ScoresAreTheDotProducts) {
         double& part = largest[c < page.split() ? 0 : 1];
         part = std::max(part, std::fabs(double{q[c]}));
       }
+      std::optional<test::ScoreRounding> rounding;
+      if (page.rotates()) rounding.emplace(page.coded_side(isa), q);
       for (int slot = 0; slot < shape.slots; ++slot) {
         double expected = 0;
         double size = 0;
@@ -227,6 +108,7 @@ TEST(Kernel, ScoresAreTheDotProducts) {
         }
         double bound = 1e-30 + rounding_of_sums(shape.dim) * size;
         if (page.is_int8()) bound += code_rounding;
+        if (rounding) bound += rounding->of(slot);
         if (page.kernel->rounds_weights) bound += 0x1p-8 * size;
         ASSERT_NEAR(double{out[size_of(row * shape.slots + slot)]}, expected, bound)
             << "row " << row << ", slot " << slot;
@@ -251,6 +133,10 @@ TEST(Kernel, MixAddsTheWeightedValues) {
         const double scale = load_element(DType::f16, page.sealed.scales.data(), size_of(t));
         largest = std::max(largest, double{w[t]} * scale);
       }
+      std::optional<test::MixRounding> rounding;
+      if (page.rotates()) {
+        rounding.emplace(page.coded_side(isa), std::vector<double>(w, w + shape.slots));
+      }
       for (int c = 0; c < shape.dim; ++c) {
         const double kept =
             double{before[size_of(row * shape.dim + c)]} * double{keep[size_of(row)]};
@@ -261,12 +147,15 @@ TEST(Kernel, MixAddsTheWeightedValues) {
           const double v = page.value(t, c);
           expected += double{w[t]} * v;
           size += std::fabs(double{w[t]} * v);
+          if (page.rotates() && w[t] > 0 && page.coded_side(isa).scale(t) > 0) {
+            code_rounding += rounding->codes * std::fabs(v) / page.coded_side(isa).scale(t);
+          }
           if (!page.is_int8()) continue;
           const double scale = load_element(DType::f16, page.sealed.scales.data(), size_of(t));
           if (scale > 0) code_rounding += 0.51 * largest / 32767.0 * std::fabs(v) / scale;
         }
         double bound = 1e-30 + rounding_of_sums(shape.slots) * (size + std::fabs(kept));
-        if (page.is_int8()) bound += code_rounding;
+        bound += code_rounding + (rounding ? rounding->levels : 0);
         if (page.kernel->rounds_weights) bound += 0x1p-8 * size;
         ASSERT_NEAR(double{out[size_of(row * shape.dim + c)]}, expected, bound)
             << "row " << row << ", channel " << c;
@@ -279,13 +168,13 @@ TEST(Kernel, ExpandedPagesGiveTheSameBits) {
   std::mt19937_64 random(test::announce_seed());
   for_each_page(Side::key, [&](const Codec& codec, Isa isa, const TileShape& shape) {
     const Page page(codec, isa, shape, page_rows(random, shape));
-    if (!page.expands()) return;
+    if (page.forms().size() < 2) return;
     const std::vector<float> queries = normals(random, 13 * shape.dim);
     EXPECT_TRUE(same_bits(scores(page, queries, true), scores(page, queries, false)));
   });
   for_each_page(Side::value, [&](const Codec& codec, Isa isa, const TileShape& shape) {
     const Page page(codec, isa, shape, page_rows(random, shape));
-    if (!page.expands()) return;
+    if (page.forms().size() < 2) return;
     const std::vector<float> weights = random_weights(random, 13 * shape.slots);
     const std::vector<float> o = normals(random, 13 * shape.dim);
     const std::vector<float> keep(13, 0.5f);
@@ -328,8 +217,7 @@ TEST(Kernel, RowsDoNotDependOnOtherRows) {
         keys ? normals(random, kManyRows * width) : random_weights(random, kManyRows * width);
     const std::vector<float> o = normals(random, kManyRows * shape.dim);
     const std::vector<float> keep = random_weights(random, kManyRows);
-    for (const bool of_expanded : {false, true}) {
-      if (of_expanded && !page.expands()) continue;
+    for (const bool of_expanded : page.forms()) {
       // Rows [first, first + count) in one call.
       const auto run = [&](int first, int count) {
         const auto part = [&](const std::vector<float>& of, int row_width) {
@@ -365,8 +253,7 @@ TEST(Kernel, AnyRangeOfTilesGivesItsScores) {
         const Page page(codec, isa, shape, page_rows(random, shape));
         for (const int rows : {1, 4, 7}) {
           const Prepared queries = prepare(page, normals(random, rows * shape.dim));
-          for (const bool of_expanded : {false, true}) {
-            if (of_expanded && !page.expands()) continue;
+          for (const bool of_expanded : page.forms()) {
             const std::vector<float> whole = scores(page, queries, 0, shape.slots, of_expanded);
             for (int first = 0; first < shape.slots; first += 16) {
               for (int end = first; end <= shape.slots; end += 16) {
@@ -400,8 +287,7 @@ TEST(Kernel, MixOfARangeIsThatOfThePageWithNoWeightElsewhere) {
                           if (t < first + 3 || t >= end - 2) weights[size_of(i)] = 0.0f;
                         }
                         const std::vector<float> whole = mix(page, weights, keep, o);
-                        for (const bool of_expanded : {false, true}) {
-                          if (of_expanded && !page.expands()) continue;
+                        for (const bool of_expanded : page.forms()) {
                           ASSERT_TRUE(same_bits(mix(page, weigh(page, weights, first, end), first,
                                                     end, keep, o, of_expanded),
                                                 whole))
@@ -421,8 +307,7 @@ TEST(Kernel, BrokenQueriesGiveNoFiniteScoreAndHarmNoOtherRow) {
                   const Page page(codec, isa, shape, page_rows(random, shape));
                   constexpr int kRows = 5;
                   const std::vector<float> queries = normals(random, kRows * shape.dim);
-                  for (const bool of_expanded : {false, true}) {
-                    if (of_expanded && !page.expands()) continue;
+                  for (const bool of_expanded : page.forms()) {
                     const std::vector<float> clean = scores(page, queries, of_expanded);
                     for (const float wrong : {kNan, -kNan, kInf, -kInf}) {
                       const int row = std::uniform_int_distribution<int>(0, kRows - 1)(random);
@@ -454,8 +339,7 @@ TEST(Kernel, BrokenWeightsGiveNoFiniteMixAndHarmNoOtherRow) {
                   const std::vector<float> weights = random_weights(random, kRows * shape.slots);
                   const std::vector<float> o = normals(random, kRows * shape.dim);
                   const std::vector<float> keep(kRows, 1.0f);
-                  for (const bool of_expanded : {false, true}) {
-                    if (of_expanded && !page.expands()) continue;
+                  for (const bool of_expanded : page.forms()) {
                     const std::vector<float> clean = mix(page, weights, keep, o, of_expanded);
                     for (const float wrong : {kNan, kInf}) {
                       std::vector<float> broken = weights;
@@ -480,8 +364,7 @@ TEST(Kernel, NothingGivesNothing) {
       Side::key,
       [&](const Codec& codec, Isa isa, const TileShape& shape) {
         const Page page(codec, isa, shape, page_rows(random, shape));
-        for (const bool of_expanded : {false, true}) {
-          if (of_expanded && !page.expands()) continue;
+        for (const bool of_expanded : page.forms()) {
           for (const float s : scores(page, std::vector<float>(size_of(shape.dim)), of_expanded)) {
             ASSERT_EQ(s, 0.0f);
           }
@@ -494,8 +377,7 @@ TEST(Kernel, NothingGivesNothing) {
         const Page page(codec, isa, shape, page_rows(random, shape));
         const std::vector<float> o = normals(random, shape.dim);
         const std::vector<float> none(size_of(shape.slots));
-        for (const bool of_expanded : {false, true}) {
-          if (of_expanded && !page.expands()) continue;
+        for (const bool of_expanded : page.forms()) {
           EXPECT_EQ(mix(page, none, {1.0f}, o, of_expanded), o);
           EXPECT_EQ(mix(page, none, {0.0f}, o, of_expanded), std::vector<float>(o.size(), 0.0f));
         }

@@ -7,6 +7,7 @@
 #include <random>
 #include <vector>
 
+#include "base/isa.h"
 #include "base/seed.h"
 #include "codec_cases.h"
 
@@ -112,6 +113,50 @@ TEST(Rotation, KeepsInnerProductsAndComesBack) {
     EXPECT_NEAR(after, before, 1e-5 * norms) << dim;
     rotate_back(shape, turned.data());
     for (std::size_t ch = 0; ch < a.size(); ++ch) ASSERT_NEAR(turned[ch], a[ch], 2e-5) << dim;
+  }
+}
+
+// Numbers of all sizes, so that another order of additions would show.
+TEST(Rotation, EveryInstructionSetGivesTheSameBits) {
+  std::mt19937_64 random(test::announce_seed());
+  std::normal_distribution<float> gauss;
+  std::uniform_int_distribution<int> exponents(-12, 12);
+  const auto check = [&](int dim) {
+    const TileShape shape = shape_of(dim, random());
+    std::vector<float> row(size_of(dim));
+    for (float& x : row) x = std::ldexp(gauss(random), exponents(random));
+    row[0] = -0.0f;
+    std::vector<float> turned = row;
+    rotate(shape, turned.data());
+    std::vector<float> back = turned;
+    rotate_back(shape, back.data());
+    for (const Isa isa : isas_found()) {
+      std::vector<float> found = row;
+      kRotators[static_cast<std::size_t>(isa)](shape, found.data());
+      ASSERT_TRUE(test::same_bits(found, turned)) << dim << ' ' << name_of(isa);
+      kRotatorsBack[static_cast<std::size_t>(isa)](shape, found.data());
+      ASSERT_TRUE(test::same_bits(found, back)) << dim << ' ' << name_of(isa) << ", back";
+    }
+  };
+  for (int dim = 2; dim <= 320; dim += 2) check(dim);
+  for (const int dim : {384, 448, 510, 512, 514, 576, 640, 768, 960, 1022, 1024}) check(dim);
+  check(static_cast<int>(random() % 512 + 1) * 2);
+}
+
+// A row that lies anywhere, between others.
+TEST(Rotation, TouchesNothingOutsideTheRow) {
+  for (const Isa isa : isas_found()) {
+    for (const int dim : {2, 6, 10, 16, 18, 22, 36, 64, 80, 126, 1024}) {
+      for (const std::size_t begin : {std::size_t{1}, std::size_t{3}, std::size_t{16}}) {
+        std::vector<float> all(begin + size_of(dim) + 16, 7.0f);
+        kRotators[static_cast<std::size_t>(isa)](shape_of(dim), all.data() + begin);
+        kRotatorsBack[static_cast<std::size_t>(isa)](shape_of(dim), all.data() + begin);
+        for (std::size_t i = 0; i < all.size(); ++i) {
+          if (i >= begin && i < begin + size_of(dim)) continue;
+          ASSERT_EQ(all[i], 7.0f) << dim << ' ' << name_of(isa) << ' ' << i;
+        }
+      }
+    }
   }
 }
 

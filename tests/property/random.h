@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/slow_build.h"
+
 namespace quire::test {
 
 class Random {
@@ -45,12 +47,6 @@ class Random {
  private:
   std::uint64_t state_;
 };
-
-#ifdef NDEBUG
-inline constexpr bool kSlowBuild = false;
-#else
-inline constexpr bool kSlowBuild = true;  // debug, sanitizers, coverage
-#endif
 
 // How many of `full` random cases to run: all in a release build, a tenth of them in a slow one, or
 // QUIRE_TEST_SEQUENCES / 10000 of them where that is set.
