@@ -23,7 +23,7 @@ std::vector<std::byte> bytes_of(const std::string& hex) {
 }
 
 TEST(Blocks, EveryTypeExpandsAsGgmlDoes) {
-  const auto path = std::filesystem::path(__FILE__).parent_path() / "blocks_truth.jsonl";
+  const auto path = std::filesystem::path(QUIRE_FIXTURES) / "blocks_truth.jsonl";
   std::ifstream file(path);
   int types = 0;
   for (std::string line; std::getline(file, line); ++types) {

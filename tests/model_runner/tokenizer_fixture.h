@@ -21,7 +21,7 @@ using Json = nlohmann::json;
 
 // The lines of a fixture that tokenizer_truth.py wrote.
 inline std::vector<Json> truth(const std::string& name) {
-  std::ifstream file(std::filesystem::path(__FILE__).parent_path() / name);
+  std::ifstream file(std::filesystem::path(QUIRE_FIXTURES) / name);
   std::vector<Json> rows;
   for (std::string line; std::getline(file, line);) rows.push_back(Json::parse(line));
   EXPECT_FALSE(rows.empty()) << name << " is missing";
