@@ -1,8 +1,9 @@
 // Attention on tq pages, for the instruction set whose integers were included before.
 //
-// Codes become levels, in bytes: level = round(codebook level / step), step = the largest level /
-// kLargestLevel. Queries and weights are in the basis of the codes. With 8-bit operands
-// (byte_dots.h) up to 5 bits; 6 bits are worth 15-bit ones (word_dots.h).
+// Codes become levels, in bytes: the multiples of a step that are nearest to those of the codebook.
+// Queries and weights are in the basis of the codes. Operands have 8 bits (byte_dots.h), or 15
+// (word_dots.h) where 8 would add too much to what the codes lost: for 6 bits, and for 5 where
+// bytes must be small.
 #pragma once
 
 #include "codec/byte_dots.h"
@@ -14,7 +15,7 @@
 namespace quire {
 namespace {
 
-// 2^-(x^2 / 2 ln 2), the density of a normal variable but for a factor.
+// e^(-x^2 / 2), the density of a normal variable but for a factor.
 constexpr double density(double x) {
   double sum = 1;
   double term = 1;
