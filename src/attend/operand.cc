@@ -6,10 +6,6 @@
 namespace quire {
 namespace {
 
-constexpr int kTile = 16;
-
-int padded(int count) noexcept { return (count + kTile - 1) / kTile * kTile; }
-
 const Codec& float_codec(DType type) noexcept {
   static const Codec* const codecs[] = {find_codec("f32"), find_codec("f16"), find_codec("bf16")};
   return *codecs[type == DType::f32 ? 0 : type == DType::f16 ? 1 : 2];
@@ -25,7 +21,7 @@ Reader::Reader(const LayerStore& s, Side the_side, int the_head, bool is_sealed,
       sealed(is_sealed),
       isa(the_isa),
       shape(s.tile(the_side, the_head)),
-      slots(padded(s.page_tokens)),
+      slots(tile_ceil(s.page_tokens)),
       place(sealed_place(s, the_side, the_head)),
       rows_at(rows_place(s, the_side, the_head)),
       rows_bytes(head_rows_bytes(s, the_side)) {
@@ -34,7 +30,7 @@ Reader::Reader(const LayerStore& s, Side the_side, int the_head, bool is_sealed,
   split = sealed && shape.parts() == 2 && place.scale_bytes > 0 ? shape.split : dim;
   kernel = codec->kernels[static_cast<std::size_t>(isa)];
   decodes = kernel == nullptr ||
-            (side == Side::key ? !kernel->takes_keys(dim, split) : s.mla || dim % kTile != 0);
+            (side == Side::key ? !kernel->takes_keys(dim, split) : s.mla || dim % kSlotTile != 0);
   coded = kernel != nullptr &&
           (side == Side::key ? kernel->coded.scores != nullptr : kernel->coded.mix != nullptr) &&
           (kernel->takes_coded == nullptr || kernel->takes_coded(side, dim));
@@ -43,7 +39,7 @@ Reader::Reader(const LayerStore& s, Side the_side, int the_head, bool is_sealed,
   codec = &float_codec(DType::f32);
   kernel = codec->kernels[static_cast<std::size_t>(isa)];
   coded = true;
-  if (side == Side::value) dim = padded(dim);
+  if (side == Side::value) dim = tile_ceil(dim);
   split = dim;
 }
 

@@ -15,6 +15,11 @@
 
 namespace quire {
 
+// Slots, and channels of values, come in tiles of 16.
+inline constexpr int kSlotTile = 16;
+inline int tile_floor(int slot) noexcept { return slot / kSlotTile * kSlotTile; }
+inline int tile_ceil(int slot) noexcept { return (slot + kSlotTile - 1) / kSlotTile * kSlotTile; }
+
 // Rows for which it pays to expand a page.
 inline constexpr std::size_t kManyRows = 12;
 

@@ -14,11 +14,6 @@
 
 namespace quire {
 
-inline constexpr int kSlotTile = 16;
-
-inline int tile_floor(int slot) noexcept { return slot / kSlotTile * kSlotTile; }
-inline int tile_ceil(int slot) noexcept { return (slot + kSlotTile - 1) / kSlotTile * kSlotTile; }
-
 // Slots of a slice's page that a query sees.
 struct Seen {
   int begin = 0;

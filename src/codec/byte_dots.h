@@ -8,7 +8,7 @@
 // header, then the codes.
 #pragma once
 
-#include "codec/products.h"
+#include "codec/int_ops.h"
 
 namespace quire {
 namespace {
@@ -22,22 +22,11 @@ struct ByteHeader {
   int unused;
 };
 
-struct ByteOps {
+struct ByteOps : IntOps {
   static constexpr int kPack = 4;
   static constexpr int kCodeBytes = 1;
-  static constexpr int kHeaderBytes = sizeof(ByteHeader);
-  static constexpr int kQueryHeaderBytes = sizeof(ByteHeader);
-  static constexpr bool kQueryRest = false;
-  static constexpr int kStepBytes = 4;
-  static constexpr int kMaxRows = rows_for(6, 4);
-  static constexpr int vectors(int rows) { return vectors_for(rows); }
-  using Sum = Ints;
-  using Operand = Ints;
-  using Weight = Ints;
-  QUIRE_INLINE static Sum zero() { return zero_ints(); }
-  QUIRE_INLINE static Operand load(const std::byte* data) { return load_ints(data); }
+  static_assert(kHeaderBytes == sizeof(ByteHeader));
   QUIRE_INLINE static Operand operand(const Ints& codes) { return codes; }
-  QUIRE_INLINE static Weight weight(const std::byte* at) { return spread_ints(at); }
   QUIRE_INLINE static const ByteHeader& header_at(const std::byte* header) {
     return *reinterpret_cast<const ByteHeader*>(header);
   }
@@ -68,27 +57,14 @@ inline std::size_t byte_row_bytes(int count) noexcept {
   return round_up_64(sizeof(ByteHeader) + static_cast<std::size_t>(count) + kTile);
 }
 
-// The largest magnitude of `count` floats, a multiple of 16; NaN where one is.
-QUIRE_INLINE float largest_magnitude(const float* from, int count) {
-  Floats magnitudes = zeros();
-  for (int i = 0; i < count; i += kLanes) {
-    magnitudes = larger_magnitude(magnitudes, load_floats(from + i));
-  }
-  return largest_magnitude_of(magnitudes);
-}
-
-// Below it a number has no reciprocal, and is not seen beside anything else.
-constexpr float kTiny = 1e-33f;
-
 // Writes the signed codes of a query of `count` floats, a multiple of 16, behind its header, with
 // its scale, and their sum times `middle` as the offset.
 QUIRE_INLINE void store_query_bytes(const float* from, int count, int middle, std::byte* row) {
   auto& header = *reinterpret_cast<ByteHeader*>(row);
   std::byte* to = row + sizeof(ByteHeader);
-  const float largest = largest_magnitude(from, count);
-  const Floats inverse = spread(largest < kTiny ? 0.0f : 127.0f / largest);
+  const IntScale scale = int_scale(from, count, 127.0f);
   for (int i = 0; i < count; i += kLanes) {
-    store_i8(to + i, mul(load_floats(from + i), inverse));
+    store_i8(to + i, mul(load_floats(from + i), spread(scale.to_ints)));
   }
   // Products with bytes of 1: the sum of the codes.
   const std::int32_t ones = 0x01010101;
@@ -103,7 +79,7 @@ QUIRE_INLINE void store_query_bytes(const float* from, int count, int middle, st
   store_ints(reinterpret_cast<std::byte*>(lanes), sums);
   int sum = 0;
   for (int i = 0; i < kLanes; ++i) sum += lanes[i];
-  header = {largest < kTiny ? 0.0f : largest / 127.0f, sum * middle, 0.0f, 0};
+  header = {scale.to_floats, sum * middle, 0.0f, 0};
 }
 
 // Weights times the scales of their values, as unsigned codes; what sums are multiplied by is the
@@ -111,18 +87,13 @@ QUIRE_INLINE void store_query_bytes(const float* from, int count, int middle, st
 QUIRE_INLINE void store_weight_bytes(const PageSide& values, const float* weights, int first,
                                      int end, float level, std::byte* row) {
   float scaled[256];
-  for (int t = first; t < end; t += kLanes) {
-    store_floats(scaled + t - first,
-                 mul(load_floats(weights + t), load_f16(values.scales + t * 2)));
-  }
-  const float largest = largest_magnitude(scaled, end - first);
-  const Floats inverse = spread(largest < kTiny ? 0.0f : 255.0f / largest);
+  scale_weights(values, weights, first, end, scaled);
+  const IntScale scale = int_scale(scaled, end - first, 255.0f);
   std::byte* to = row + sizeof(ByteHeader) + first;
   for (int t = 0; t < end - first; t += kLanes) {
-    store_u8(to + t, mul(load_floats(scaled + t), inverse));
+    store_u8(to + t, mul(load_floats(scaled + t), spread(scale.to_ints)));
   }
-  *reinterpret_cast<ByteHeader*>(row) = {largest < kTiny ? 0.0f : largest / 255.0f * level, 0, 0.0f,
-                                         0};
+  *reinterpret_cast<ByteHeader*>(row) = {scale.to_floats * level, 0, 0.0f, 0};
 }
 
 }  // namespace

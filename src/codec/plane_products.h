@@ -62,12 +62,7 @@ QUIRE_INLINE void add_products(const KeyPlanes<kBits, Map>& lines, const std::by
         x[n] =
             Ops::operand(lines.map.at(Codes::at(low + tile, high + tile, i, n % kVectorsPerTile)));
       }
-#pragma GCC unroll 8
-      for (int r = 0; r < R; ++r) {
-        const typename Ops::Weight w = Ops::weight(weights + r * row_bytes);
-#pragma GCC unroll 8
-        for (int n = 0; n < N; ++n) Ops::add(sums[r][n], x[n], w);
-      }
+      add_step<Ops>(x, weights, row_bytes, sums);
       weights += Ops::kStepBytes;
       ahead.step();
     }
@@ -114,12 +109,7 @@ QUIRE_INLINE void add_products(const ValuePlanes<kBits, Map>& lines, const std::
       }
       x[n] = Ops::operand(lines.map.at(codes));
     }
-#pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) {
-      const typename Ops::Weight w = Ops::weight(weights + r * row_bytes);
-#pragma GCC unroll 8
-      for (int n = 0; n < N; ++n) Ops::add(sums[r][n], x[n], w);
-    }
+    add_step<Ops>(x, weights, row_bytes, sums);
     low += lines.step_bytes;
     high += lines.step_bytes;
     weights += Ops::kStepBytes;
@@ -176,12 +166,7 @@ QUIRE_INLINE void plane_mix(const PageSide& values, int first, int end, const Op
                                       steps,
                                       0,
                                       map};
-  run_all<Ops>(lines, vectors, weights, Ops::kHeaderBytes + first_step * Ops::kStepBytes, ahead,
-               [&](int row, int lane, const typename Ops::Sum& sum) {
-                 const std::byte* header = weights.rows + row * weights.stride;
-                 float* to = o + row * o_stride + lane;
-                 store_floats(to, fma(load_floats(to), spread(keep[row]), Ops::mixed(sum, header)));
-               });
+  mix_lines<Ops>(lines, values.dim, first_step, weights, keep, o, o_stride, ahead);
 }
 
 }  // namespace

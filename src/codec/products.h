@@ -69,6 +69,18 @@ struct Lines {
   QUIRE_INLINE void advance(int tiles) { data += tiles * tile_bytes; }
 };
 
+// One step: N vectors times the weights of R rows.
+template <class Ops, int R, int N>
+QUIRE_INLINE void add_step(const typename Ops::Operand (&x)[N], const std::byte* weights,
+                           std::ptrdiff_t row_bytes, typename Ops::Sum (&sums)[R][N]) {
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) {
+    const typename Ops::Weight w = Ops::weight(weights + r * row_bytes);
+#pragma GCC unroll 8
+    for (int n = 0; n < N; ++n) Ops::add(sums[r][n], x[n], w);
+  }
+}
+
 template <class Ops, int R, int N>
 QUIRE_INLINE void add_products(const Lines& lines, const std::byte* weights,
                                std::ptrdiff_t row_bytes, Prefetcher& ahead,
@@ -81,12 +93,7 @@ QUIRE_INLINE void add_products(const Lines& lines, const std::byte* weights,
       x[n] = Ops::load(data + n / kVectorsPerTile * lines.tile_bytes +
                        n % kVectorsPerTile * (kLanes * Ops::kPack * Ops::kCodeBytes));
     }
-#pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) {
-      const typename Ops::Weight w = Ops::weight(weights + r * row_bytes);
-#pragma GCC unroll 8
-      for (int n = 0; n < N; ++n) Ops::add(sums[r][n], x[n], w);
-    }
+    add_step<Ops>(x, weights, row_bytes, sums);
     data += lines.step_bytes;
     weights += Ops::kStepBytes;
     ahead.step();
@@ -223,20 +230,28 @@ void scores(const PageSide& keys, int first, int end, const Operands& queries, f
       });
 }
 
+// o = o keep + sums of values, over steps from `first_step` on.
+template <class Ops, class Where>
+QUIRE_INLINE void mix_lines(const Where& lines, int dim, int first_step, const Operands& weights,
+                            const float* keep, float* o, std::ptrdiff_t o_stride,
+                            const Ahead& ahead) {
+  run_all<Ops>(lines, dim / kTile, weights, Ops::kHeaderBytes + first_step * Ops::kStepBytes, ahead,
+               [&](int row, int lane, const typename Ops::Sum& sum) {
+                 const std::byte* header = weights.rows + row * weights.stride;
+                 float* to = o + row * o_stride + lane;
+                 store_floats(to, fma(load_floats(to), spread(keep[row]), Ops::mixed(sum, header)));
+               });
+}
+
 template <class Ops>
 void mix(const PageSide& values, int first, int end, const Operands& weights, const float* keep,
          float* o, std::ptrdiff_t o_stride, const Ahead& ahead) noexcept {
   const std::ptrdiff_t step_bytes = std::ptrdiff_t{values.dim} * Ops::kPack * Ops::kCodeBytes;
   const int first_step = first / Ops::kPack;
   const int steps = (end + Ops::kPack - 1) / Ops::kPack - first_step;
-  run_all<Ops>(Lines{values.data + first_step * step_bytes, kTile * Ops::kPack * Ops::kCodeBytes,
-                     step_bytes, steps},
-               values.dim / kTile, weights, Ops::kHeaderBytes + first_step * Ops::kStepBytes, ahead,
-               [&](int row, int lane, const typename Ops::Sum& sum) {
-                 const std::byte* header = weights.rows + row * weights.stride;
-                 float* to = o + row * o_stride + lane;
-                 store_floats(to, fma(load_floats(to), spread(keep[row]), Ops::mixed(sum, header)));
-               });
+  mix_lines<Ops>(Lines{values.data + first_step * step_bytes, kTile * Ops::kPack * Ops::kCodeBytes,
+                       step_bytes, steps},
+                 values.dim, first_step, weights, keep, o, o_stride, ahead);
 }
 
 template <class Ops, int kPad = Ops::kPack>

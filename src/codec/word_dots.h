@@ -10,7 +10,7 @@
 // order: 0, 2, 1, 3.
 #pragma once
 
-#include "codec/products.h"
+#include "codec/int_ops.h"
 
 namespace quire {
 namespace {
@@ -18,21 +18,9 @@ namespace {
 constexpr int kLargestPart = 512;
 constexpr float kLargestCode = 32767.0f;
 
-struct Int16Ops {  // on expanded operands: two neighbours at a step
+struct Int16Ops : IntOps {  // on expanded operands: two neighbours at a step
   static constexpr int kPack = 2;
   static constexpr int kCodeBytes = 2;
-  static constexpr int kHeaderBytes = 16;
-  static constexpr int kQueryHeaderBytes = 16;
-  static constexpr bool kQueryRest = false;
-  static constexpr int kStepBytes = 4;
-  static constexpr int kMaxRows = rows_for(6, 4);
-  static constexpr int vectors(int rows) { return vectors_for(rows); }
-  using Sum = Ints;
-  using Operand = Ints;
-  using Weight = Ints;
-  QUIRE_INLINE static Sum zero() { return zero_ints(); }
-  QUIRE_INLINE static Operand load(const std::byte* data) { return load_ints(data); }
-  QUIRE_INLINE static Weight weight(const std::byte* at) { return spread_ints(at); }
   QUIRE_INLINE static void add(Sum& sum, const Operand& x, const Weight& w) {
     sum = add_dots(sum, x, w);
   }
@@ -76,24 +64,13 @@ inline std::size_t code_bytes(int count) noexcept {
   return round_up_64(Int16Ops::kHeaderBytes + (static_cast<std::size_t>(count) + 2 * kTile) * 2);
 }
 
-// Writes the codes of `count` floats, a multiple of 16, and returns their scale. A NaN or an
-// infinity makes it NaN or infinite, and with it all that is multiplied.
+// Writes the codes of `count` floats, a multiple of 16, and returns their scale.
 QUIRE_INLINE float store_codes(const float* from, int count, std::byte* to) {
-  Floats magnitudes = zeros();
+  const IntScale scale = int_scale(from, count, kLargestCode);
   for (int i = 0; i < count; i += kLanes) {
-    magnitudes = larger_magnitude(magnitudes, load_floats(from + i));
+    store_quads_i16(to + i * 2, mul(load_floats(from + i), spread(scale.to_ints)));
   }
-  const float largest = largest_magnitude_of(magnitudes);
-  // Too small to have a reciprocal, and to be seen beside anything else.
-  if (largest < 1e-33f) {
-    for (int i = 0; i < count; i += kLanes) store_quads_i16(to + i * 2, zeros());
-    return 0.0f;
-  }
-  const Floats inverse = spread(kLargestCode / largest);
-  for (int i = 0; i < count; i += kLanes) {
-    store_quads_i16(to + i * 2, mul(load_floats(from + i), inverse));
-  }
-  return largest / kLargestCode;
+  return scale.to_floats;
 }
 
 inline void prepare_codes(const float* query, int dim, int split, std::byte* prepared) noexcept {
@@ -115,10 +92,7 @@ inline void prepare_codes(const float* query, int dim, int split, std::byte* pre
 inline void weigh_codes(const PageSide& values, const float* weights, int first, int end,
                         std::byte* prepared) noexcept {
   float scaled[256];
-  for (int t = first; t < end; t += kLanes) {
-    store_floats(scaled + t - first,
-                 mul(load_floats(weights + t), load_f16(values.scales + t * 2)));
-  }
+  scale_weights(values, weights, first, end, scaled);
   *reinterpret_cast<float*>(prepared) =
       store_codes(scaled, end - first, prepared + Int16Ops::kHeaderBytes + first * 2);
 }
