@@ -105,37 +105,27 @@ KScale k_scale(const std::byte* packed, int index) {
           static_cast<float>((nibbles >> 4) | (byte_at(packed, index) >> 6) << 4)};
 }
 
-// Eight groups of 32; two neighbours share 32 bytes, low nibbles first.
-void expand_q4_k(const std::byte* block, float* out) {
+// Eight groups of 32; two neighbours share 32 bytes, low nibbles first. With `highs`, bit 4 of
+// group g, element i is bit g of byte i there.
+void expand_k(const std::byte* block, const std::byte* codes, const std::byte* highs, float* out) {
   const float scale = f16_at(block, 0);
   const float least = f16_at(block, 2);
   for (int group = 0; group < 8; ++group) {
     const KScale k = k_scale(block + 4, group);
     const float d = scale * k.scale;
     const float m = least * k.least;
-    const std::byte* codes = block + 16 + group / 2 * 32;
     for (int i = 0; i < 32; ++i) {
-      const int code = byte_at(codes, i) >> (group % 2 * 4) & 15;
+      int code = byte_at(codes + group / 2 * 32, i) >> (group % 2 * 4) & 15;
+      if (highs != nullptr) code |= (byte_at(highs, i) >> group & 1) << 4;
       out[group * 32 + i] = d * static_cast<float>(code) - m;
     }
   }
 }
 
-// As q4_k; bit 4 of group g, element i is bit g of byte i.
+void expand_q4_k(const std::byte* block, float* out) { expand_k(block, block + 16, nullptr, out); }
+
 void expand_q5_k(const std::byte* block, float* out) {
-  const float scale = f16_at(block, 0);
-  const float least = f16_at(block, 2);
-  for (int group = 0; group < 8; ++group) {
-    const KScale k = k_scale(block + 4, group);
-    const float d = scale * k.scale;
-    const float m = least * k.least;
-    const std::byte* codes = block + 48 + group / 2 * 32;
-    for (int i = 0; i < 32; ++i) {
-      const int low = byte_at(codes, i) >> (group % 2 * 4) & 15;
-      const int high = byte_at(block + 16, i) >> group & 1;
-      out[group * 32 + i] = d * static_cast<float>(low | high << 4) - m;
-    }
-  }
+  expand_k(block, block + 48, block + 16, out);
 }
 
 // Two halves of 128: 64 bytes of low nibbles, 32 bytes with the upper two bits of four quarters,
