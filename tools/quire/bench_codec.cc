@@ -287,27 +287,21 @@ void run(const Options& options) {
   for (const Case& task : cases_of(options)) {
     rows.push_back(measure(task, options.quick ? kQuick : Size{}));
   }
-  if (options.json) {
-    print_json({{"machine", machine()}, {"rows", rows}});
-    return;
-  }
-  print_table(Json::array({machine()}),
-              {{"cpu", "cpu"}, {"cores", "cores"}, {"isa", "isa"}, {"compiler", "compiler"}});
-  fmt::print("\n");
-  print_table(rows, {{"codec", "codec"},
-                     {"side", "side"},
-                     {"head_dim", "head size"},
-                     {"bytes_per_token", "bytes/token", 0},
-                     {"sealed_bits", "sealed bits", 3},
-                     {"true_bits", "true bits", 3},
-                     {"mse", "MSE"},
-                     {"bias", "bias"},
-                     {"variance", "variance"},
-                     {"kl_gaussian", "KL gaussian"},
-                     {"kl_biased", "KL biased"},
-                     {"kl_uneven", "KL uneven"},
-                     {"encode_gbps", "encode GB/s", 2},
-                     {"decode_gbps", "decode GB/s", 2}});
+  print_measured(rows, options.json,
+                 {{"codec", "codec"},
+                  {"side", "side"},
+                  {"head_dim", "head size"},
+                  {"bytes_per_token", "bytes/token", 0},
+                  {"sealed_bits", "sealed bits", 3},
+                  {"true_bits", "true bits", 3},
+                  {"mse", "MSE"},
+                  {"bias", "bias"},
+                  {"variance", "variance"},
+                  {"kl_gaussian", "KL gaussian"},
+                  {"kl_biased", "KL biased"},
+                  {"kl_uneven", "KL uneven"},
+                  {"encode_gbps", "encode GB/s", 2},
+                  {"decode_gbps", "decode GB/s", 2}});
 }
 
 }  // namespace

@@ -255,9 +255,7 @@ void run(bool json, bool quick) {
   if (json) {
     print_json({{"machine", machine()}, {"rows", rows}});
   } else {
-    print_table(Json::array({machine()}),
-                {{"cpu", "cpu"}, {"cores", "cores"}, {"isa", "isa"}, {"compiler", "compiler"}});
-    fmt::print("\n");
+    print_machine();
     print(rows);
   }
 }

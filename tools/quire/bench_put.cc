@@ -149,19 +149,13 @@ struct Options {
 
 void run(const Options& options) {
   const Json rows = measure(options.codecs.empty() ? all_codecs() : options.codecs, options.quick);
-  if (options.json) {
-    print_json({{"machine", machine()}, {"rows", rows}});
-    return;
-  }
-  print_table(Json::array({machine()}),
-              {{"cpu", "cpu"}, {"cores", "cores"}, {"isa", "isa"}, {"compiler", "compiler"}});
-  fmt::print("\n");
-  print_table(rows, {{"codec", "codec"},
-                     {"layers", "layers"},
-                     {"threads", "threads"},
-                     {"gbps", "put GB/s", 2},
-                     {"memcpy_gbps", "memcpy GB/s", 2},
-                     {"ratio", "ratio", 3}});
+  print_measured(rows, options.json,
+                 {{"codec", "codec"},
+                  {"layers", "layers"},
+                  {"threads", "threads"},
+                  {"gbps", "put GB/s", 2},
+                  {"memcpy_gbps", "memcpy GB/s", 2},
+                  {"ratio", "ratio", 3}});
 }
 
 }  // namespace

@@ -65,6 +65,21 @@ Json machine() {
           {"version", build.version}, {"commit", build.commit}};
 }
 
+void print_machine() {
+  print_table(Json::array({machine()}),
+              {{"cpu", "cpu"}, {"cores", "cores"}, {"isa", "isa"}, {"compiler", "compiler"}});
+  fmt::print("\n");
+}
+
+void print_measured(const Json& rows, bool json, const std::vector<Column>& columns) {
+  if (json) {
+    print_json({{"machine", machine()}, {"rows", rows}});
+    return;
+  }
+  print_machine();
+  print_table(rows, columns);
+}
+
 int all_threads() { return static_cast<int>(std::max(1u, std::thread::hardware_concurrency())); }
 
 std::size_t uncached_bytes() { return std::max(256 * MiB, 8 * l3_bytes()); }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <vector>
 
 #include "print.h"
 
@@ -9,6 +10,12 @@ namespace quire::tool {
 
 // {"cpu", "cores", "isa", "compiler", "version", "commit"}
 Json machine();
+
+// Prints it as a table, and an empty line.
+void print_machine();
+
+// Prints the rows of a measurement with the machine: {"machine", "rows"}, or two tables.
+void print_measured(const Json& rows, bool json, const std::vector<Column>& columns);
 
 // One per core.
 int all_threads();
