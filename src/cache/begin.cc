@@ -174,7 +174,7 @@ void make_part(CacheCore& cache, StepData& data, const PartRequest& request) {
   for (std::size_t g = 0; g < layout.groups.size(); ++g) {
     if (!layout.is_cross(static_cast<int>(g))) place_tokens(cache, data, part, g, tails[g]);
   }
-  next.spans.insert(next.spans.end(), request.spans.begin(), request.spans.end());
+  for (const PositionRange& span : request.spans) next.add_span(span);
   if (next.end_ordinal == 0) next.origin = first;
   next.end_ordinal += static_cast<std::int64_t>(part.rows.size());
   next.next_position = data.tokens[static_cast<std::size_t>(part.rows.back())].position + 1;

@@ -156,6 +156,14 @@ void History::drop_cross() noexcept {
   cross_owner = {};
 }
 
+void History::add_span(PositionRange span) {
+  if (spans.empty() || spans.back().end <= span.begin) {
+    spans.push_back(span);
+  } else {
+    spans.back().end = std::max(spans.back().end, span.end);
+  }
+}
+
 void History::cut_to(std::int64_t ordinal, std::int64_t position) {
   drop_cross_owned_by(position, INT64_MAX);
   bool exact = true;

@@ -68,6 +68,8 @@ class History {
   void evict(std::int64_t first);
   // Whether evict(next_position) would hide anything.
   bool evictable() const noexcept;
+  // Adds a span behind the others; one that meets the last, where positions may repeat, joins it.
+  void add_span(PositionRange span);
   // Keeps the first `ordinal` tokens of what a step added; cannot fail on a step's own history.
   void cut_to(std::int64_t ordinal, std::int64_t position);
   void let_go() noexcept;

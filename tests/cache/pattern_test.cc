@@ -247,6 +247,21 @@ TEST(Resume, UndoingRollbackTokensIsAlwaysPossible) {
   }
 }
 
+TEST(Resume, IsExactAgainOnceAWindowHasLetGoOfACodedCut) {
+  CacheSpec spec = pattern_spec({Pattern::window(4), Pattern::causal()}, "int8");
+  spec.layers[1].codec = {"f32", "f32"};
+  spec.page_tokens = 4;
+  spec.exact_tail = 0;
+  spec.rollback = 0;
+  Cache cache = Cache::create(spec).value();
+  const Sequence sequence = cache.open().value();
+  append_singly(cache, sequence, 0, 9);  // the window shows 5 to 8
+  sequence.truncate(2).value();          // in page 0, which has no rows any more
+  append(cache, sequence, 14, 1);        // the window shows this one alone
+  EXPECT_EQ(sequence.can_resume(15).value(), Resume::exact);
+  EXPECT_FALSE(sequence.is_exact().value()) << "what was computed before is as it was";
+}
+
 TEST(Resume, ARemovalThatBringsEvictedPositionsIntoTheWindowIsNotAnsweredShort) {
   CacheSpec spec = window_spec(Pattern::window(8), 0);
   spec.layers[0].rotation = Rotation::none();

@@ -120,6 +120,20 @@ TEST(Span, CannotBeResumedInside) {
   }
 }
 
+TEST(Span, JoinsOneThatItMeetsWherePositionsRepeat) {
+  CacheSpec spec = small_spec();
+  spec.equal_positions = true;
+  Cache cache = Cache::create(spec).value();
+  const Sequence sequence = cache.open().value();
+  stepped(cache, with_span(batch_of(sequence, 0, 3), 1, 3)).commit().value();
+  const Batch batch = with_span(batch_of(sequence, 2, 3), 2, 5);
+  Step step = stepped(cache, batch);
+  const std::vector<std::int64_t> all{0, 1, 2, 2, 3, 4};
+  EXPECT_EQ(seen_positions(step, 0, batch), (Seens{all, all, all}));
+  step.commit().value();
+  EXPECT_EQ(sequence.truncate(4).value().at, 1) << "2 lies in both";
+}
+
 TEST(Span, IsForgottenWithItsTokens) {
   Cache cache = Cache::create(small_spec()).value();
   const Sequence sequence = with_image(cache);

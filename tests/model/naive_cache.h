@@ -206,7 +206,10 @@ class NaiveCache {
       next.next_position = given.position + 1;
     }
     for (const Span& span : batch.spans) {
-      if (span.sequence == part.id) next.spans.push_back({span.begin, span.end});
+      if (span.sequence != part.id) continue;
+      const bool joins = !next.spans.empty() && span.begin < next.spans.back().end;
+      if (!joins) next.spans.push_back({span.begin, span.end});
+      next.spans.back().end = std::max(next.spans.back().end, span.end);
     }
   }
 };

@@ -164,7 +164,8 @@ class NaiveSequence {
   }
   // Whether a cut at `position` leaves the rows that later queries read and later pages are sealed
   // from, or ones that can be rebuilt. With `hidden_too` all rows of the region count, as the rule
-  // says; without, only those that are seen or sealed again. Requires: can_resume, is_pure.
+  // says; without, only those that are seen: a coded cut leaves its tokens in a page of their own,
+  // so those hidden since are not sealed again. Requires: can_resume, is_pure.
   bool is_exact_point(std::int64_t position, bool hidden_too) const {
     if (position <= origin) return true;
     std::int64_t ordinal = end_ordinal;
@@ -174,10 +175,9 @@ class NaiveSequence {
     for (const NaiveToken& token : tokens) {
       if (token.ordinal >= ordinal) continue;
       if (spec->page_end(token.ordinal) <= spec->sealed_below(ordinal)) continue;
-      const bool open_page = spec->floor_page(token.ordinal) == spec->floor_page(ordinal);
       for (std::size_t g = 0; g < floor.size(); ++g) {
         if (spec->is_cross(g) || spec->lossless[g] || token.in[g].rows) continue;
-        if (token.in[g].shown || open_page || hidden_too) return false;
+        if (token.in[g].shown || hidden_too) return false;
       }
     }
     for (std::size_t g = 0; g < floor.size(); ++g) {
