@@ -23,69 +23,49 @@ std::uint32_t u32_at(const std::byte* block, int offset) {
   return bits;
 }
 
-// Each of the following expands one block.
+// Each of the following unpacks one block of a quantised type.
 
-void expand_f32(const std::byte* block, float* out) { std::memcpy(out, block, sizeof *out); }
+void set_scale(CodeGroup& group, float scale) { group.scales = {scale, scale}; }
 
-void expand_f16(const std::byte* block, float* out) { *out = f16_at(block, 0); }
-
-void expand_bf16(const std::byte* block, float* out) {
-  std::uint16_t bits;
-  std::memcpy(&bits, block, sizeof bits);
-  *out = std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
-}
-
-void expand_q8_0(const std::byte* block, float* out) {
-  const float scale = f16_at(block, 0);
-  for (int i = 0; i < 32; ++i) {
-    out[i] = static_cast<float>(static_cast<std::int8_t>(byte_at(block, 2 + i))) * scale;
+void unpack_q8_0(const std::byte* block, CodeGroup* out) {
+  set_scale(*out, f16_at(block, 0));
+  for (int i = 0; i < kGroupCodes; ++i) {
+    out->codes[static_cast<std::size_t>(i)] =
+        static_cast<std::uint8_t>(byte_at(block, 2 + i) ^ 0x80);
   }
 }
 
-// Byte i of 16 holds elements i (low nibble) and i + 16.
-void expand_q4_0(const std::byte* block, float* out) {
-  const float scale = f16_at(block, 0);
+// Byte i of 16 holds elements i (low nibble) and i + 16; bit 4 of element i is bit i of `highs`.
+void unpack_nibbles(const std::byte* pairs, std::uint32_t highs, CodeGroup* out) {
   for (int i = 0; i < 16; ++i) {
-    const int pair = byte_at(block, 2 + i);
-    out[i] = static_cast<float>((pair & 15) - 8) * scale;
-    out[i + 16] = static_cast<float>((pair >> 4) - 8) * scale;
+    const unsigned pair = byte_at(pairs, i);
+    const unsigned low = (pair & 15) | (highs >> i & 1) << 4;
+    const unsigned upper = pair >> 4 | (highs >> (i + 16) & 1) << 4;
+    out->codes[static_cast<std::size_t>(i)] = static_cast<std::uint8_t>(low);
+    out->codes[static_cast<std::size_t>(i + 16)] = static_cast<std::uint8_t>(upper);
   }
 }
 
-void expand_q4_1(const std::byte* block, float* out) {
-  const float scale = f16_at(block, 0);
-  const float least = f16_at(block, 2);
-  for (int i = 0; i < 16; ++i) {
-    const int pair = byte_at(block, 4 + i);
-    out[i] = static_cast<float>(pair & 15) * scale + least;
-    out[i + 16] = static_cast<float>(pair >> 4) * scale + least;
-  }
+void unpack_q4_0(const std::byte* block, CodeGroup* out) {
+  set_scale(*out, f16_at(block, 0));
+  unpack_nibbles(block + 2, 0, out);
 }
 
-// As q4, with bit 4 of element i at bit i of a word.
-void expand_q5_0(const std::byte* block, float* out) {
-  const float scale = f16_at(block, 0);
-  const std::uint32_t high = u32_at(block, 2);
-  for (int i = 0; i < 16; ++i) {
-    const int pair = byte_at(block, 6 + i);
-    const int low = (pair & 15) | static_cast<int>((high >> i & 1) << 4);
-    const int upper = (pair >> 4) | static_cast<int>((high >> (i + 16) & 1) << 4);
-    out[i] = static_cast<float>(low - 16) * scale;
-    out[i + 16] = static_cast<float>(upper - 16) * scale;
-  }
+void unpack_q4_1(const std::byte* block, CodeGroup* out) {
+  set_scale(*out, f16_at(block, 0));
+  out->least = f16_at(block, 2);
+  unpack_nibbles(block + 4, 0, out);
 }
 
-void expand_q5_1(const std::byte* block, float* out) {
-  const float scale = f16_at(block, 0);
-  const float least = f16_at(block, 2);
-  const std::uint32_t high = u32_at(block, 4);
-  for (int i = 0; i < 16; ++i) {
-    const int pair = byte_at(block, 8 + i);
-    const int low = (pair & 15) | static_cast<int>((high >> i & 1) << 4);
-    const int upper = (pair >> 4) | static_cast<int>((high >> (i + 16) & 1) << 4);
-    out[i] = static_cast<float>(low) * scale + least;
-    out[i + 16] = static_cast<float>(upper) * scale + least;
-  }
+void unpack_q5_0(const std::byte* block, CodeGroup* out) {
+  set_scale(*out, f16_at(block, 0));
+  unpack_nibbles(block + 6, u32_at(block, 2), out);
+}
+
+void unpack_q5_1(const std::byte* block, CodeGroup* out) {
+  set_scale(*out, f16_at(block, 0));
+  out->least = f16_at(block, 2);
+  unpack_nibbles(block + 8, u32_at(block, 4), out);
 }
 
 // Eight scales and eight minima of 6 bits in 12 bytes: the first four of each as they are, the
@@ -107,61 +87,85 @@ KScale k_scale(const std::byte* packed, int index) {
 
 // Eight groups of 32; two neighbours share 32 bytes, low nibbles first. With `highs`, bit 4 of
 // group g, element i is bit g of byte i there.
-void expand_k(const std::byte* block, const std::byte* codes, const std::byte* highs, float* out) {
+void unpack_k(const std::byte* block, const std::byte* codes, const std::byte* highs,
+              CodeGroup* out) {
   const float scale = f16_at(block, 0);
   const float least = f16_at(block, 2);
-  for (int group = 0; group < 8; ++group) {
+  for (int group = 0; group < 8; ++group, ++out) {
     const KScale k = k_scale(block + 4, group);
-    const float d = scale * k.scale;
-    const float m = least * k.least;
-    for (int i = 0; i < 32; ++i) {
+    set_scale(*out, scale * k.scale);
+    out->least = -(least * k.least);
+    for (int i = 0; i < kGroupCodes; ++i) {
       int code = byte_at(codes + group / 2 * 32, i) >> (group % 2 * 4) & 15;
       if (highs != nullptr) code |= (byte_at(highs, i) >> group & 1) << 4;
-      out[group * 32 + i] = d * static_cast<float>(code) - m;
+      out->codes[static_cast<std::size_t>(i)] = static_cast<std::uint8_t>(code);
     }
   }
 }
 
-void expand_q4_k(const std::byte* block, float* out) { expand_k(block, block + 16, nullptr, out); }
+void unpack_q4_k(const std::byte* block, CodeGroup* out) {
+  unpack_k(block, block + 16, nullptr, out);
+}
 
-void expand_q5_k(const std::byte* block, float* out) {
-  expand_k(block, block + 48, block + 16, out);
+void unpack_q5_k(const std::byte* block, CodeGroup* out) {
+  unpack_k(block, block + 48, block + 16, out);
 }
 
 // Two halves of 128: 64 bytes of low nibbles, 32 bytes with the upper two bits of four quarters,
 // a signed scale for each 16.
-void expand_q6_k(const std::byte* block, float* out) {
+void unpack_q6_k(const std::byte* block, CodeGroup* out) {
   const float scale = f16_at(block, 208);
-  for (int i = 0; i < 256; ++i) {
-    const int half = i / 128;
-    const int quarter = i % 128 / 32;
-    const int lane = i % 32;
-    const int low = byte_at(block, half * 64 + quarter % 2 * 32 + lane) >> (quarter / 2 * 4) & 15;
-    const int high = byte_at(block, 128 + half * 32 + lane) >> (quarter * 2) & 3;
-    const auto group = static_cast<std::int8_t>(byte_at(block, 192 + i / 16));
-    out[i] = scale * static_cast<float>(group) * static_cast<float>((low | high << 4) - 32);
+  for (int group = 0; group < 8; ++group, ++out) {
+    const int half = group / 4;
+    const int quarter = group % 4;
+    for (int i = 0; i < kGroupCodes; ++i) {
+      const int low = byte_at(block, half * 64 + quarter % 2 * 32 + i) >> (quarter / 2 * 4) & 15;
+      const int high = byte_at(block, 128 + half * 32 + i) >> (quarter * 2) & 3;
+      out->codes[static_cast<std::size_t>(i)] = static_cast<std::uint8_t>(low | high << 4);
+    }
+    for (int i = 0; i < 2; ++i) {
+      const auto factor = static_cast<std::int8_t>(byte_at(block, 192 + group * 2 + i));
+      out->scales[static_cast<std::size_t>(i)] = scale * static_cast<float>(factor);
+    }
   }
+}
+
+void expand_group(const CodeForm& form, const CodeGroup& group, float* out) {
+  for (int i = 0; i < kGroupCodes; ++i) {
+    const int code = group.codes[static_cast<std::size_t>(i)] - form.zero;
+    out[i] = static_cast<float>(code) * group.scales[static_cast<std::size_t>(i / 16)];
+    if (form.has_least) out[i] += group.least;
+  }
+}
+
+float float_at(BlockType type, const std::byte* at) {
+  if (type == BlockType::f16) return f16_at(at, 0);
+  if (type == BlockType::f32) return std::bit_cast<float>(u32_at(at, 0));
+  std::uint16_t bits;
+  std::memcpy(&bits, at, sizeof bits);
+  return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
 }
 
 struct Format {
   BlockType type;
   const char* name;
   BlockShape shape;
-  void (*expand_block)(const std::byte* block, float* out);
+  CodeForm form;
+  void (*unpack_block)(const std::byte* block, CodeGroup* out);
 };
 
 constexpr Format kFormats[] = {
-    {BlockType::f32, "F32", {1, 4}, expand_f32},
-    {BlockType::f16, "F16", {1, 2}, expand_f16},
-    {BlockType::bf16, "BF16", {1, 2}, expand_bf16},
-    {BlockType::q8_0, "Q8_0", {32, 34}, expand_q8_0},
-    {BlockType::q4_0, "Q4_0", {32, 18}, expand_q4_0},
-    {BlockType::q4_1, "Q4_1", {32, 20}, expand_q4_1},
-    {BlockType::q5_0, "Q5_0", {32, 22}, expand_q5_0},
-    {BlockType::q5_1, "Q5_1", {32, 24}, expand_q5_1},
-    {BlockType::q4_k, "Q4_K", {256, 144}, expand_q4_k},
-    {BlockType::q5_k, "Q5_K", {256, 176}, expand_q5_k},
-    {BlockType::q6_k, "Q6_K", {256, 210}, expand_q6_k},
+    {BlockType::f32, "F32", {1, 4}, {}, nullptr},
+    {BlockType::f16, "F16", {1, 2}, {}, nullptr},
+    {BlockType::bf16, "BF16", {1, 2}, {}, nullptr},
+    {BlockType::q8_0, "Q8_0", {32, 34}, {8, 128}, unpack_q8_0},
+    {BlockType::q4_0, "Q4_0", {32, 18}, {4, 8}, unpack_q4_0},
+    {BlockType::q4_1, "Q4_1", {32, 20}, {4, 0, true}, unpack_q4_1},
+    {BlockType::q5_0, "Q5_0", {32, 22}, {5, 16}, unpack_q5_0},
+    {BlockType::q5_1, "Q5_1", {32, 24}, {5, 0, true}, unpack_q5_1},
+    {BlockType::q4_k, "Q4_K", {256, 144}, {4, 0, true}, unpack_q4_k},
+    {BlockType::q5_k, "Q5_K", {256, 176}, {5, 0, true}, unpack_q5_k},
+    {BlockType::q6_k, "Q6_K", {256, 210}, {6, 32, false, true}, unpack_q6_k},
 };
 
 const Format& format_of(BlockType type) {
@@ -184,14 +188,34 @@ std::optional<BlockType> block_type_of(std::uint32_t number) {
 BlockShape shape_of(BlockType type) { return format_of(type).shape; }
 const char* name_of(BlockType type) { return format_of(type).name; }
 
+CodeForm code_form_of(BlockType type) { return format_of(type).form; }
+
+void unpack(BlockType type, std::span<const std::byte> blocks, std::span<CodeGroup> out) {
+  const Format& format = format_of(type);
+  const auto groups = static_cast<std::size_t>(format.shape.elements / kGroupCodes);
+  const auto bytes = static_cast<std::size_t>(format.shape.bytes);
+  assert(format.form.bits > 0 && out.size() % groups == 0);
+  assert(blocks.size() >= out.size() / groups * bytes);
+  for (std::size_t i = 0; i < out.size() / groups; ++i) {
+    format.unpack_block(blocks.data() + i * bytes, out.data() + i * groups);
+  }
+}
+
 void expand(BlockType type, std::span<const std::byte> blocks, std::span<float> out) {
   const Format& format = format_of(type);
   const auto elements = static_cast<std::size_t>(format.shape.elements);
   const auto bytes = static_cast<std::size_t>(format.shape.bytes);
-  const std::size_t count = out.size() / elements;
-  assert(out.size() % elements == 0 && blocks.size() >= count * bytes);
-  for (std::size_t i = 0; i < count; ++i) {
-    format.expand_block(blocks.data() + i * bytes, out.data() + i * elements);
+  assert(out.size() % elements == 0 && blocks.size() >= out.size() / elements * bytes);
+  CodeGroup groups[8];
+  for (; !out.empty(); out = out.subspan(elements), blocks = blocks.subspan(bytes)) {
+    if (format.unpack_block == nullptr) {
+      out[0] = float_at(type, blocks.data());
+      continue;
+    }
+    format.unpack_block(blocks.data(), groups);
+    for (std::size_t g = 0; g < elements / kGroupCodes; ++g) {
+      expand_group(format.form, groups[g], out.data() + g * kGroupCodes);
+    }
   }
 }
 

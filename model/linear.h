@@ -1,22 +1,31 @@
 // A linear map of the model: y = W x (+ bias), for several rows at once.
 //
-// How W is kept, and which arithmetic multiplies it, is the implementation's own affair. `f32`
-// expands it once and multiplies with BLAS: the reference.
+// How W is kept, and which arithmetic multiplies it, is the implementation's own affair:
+//
+//   f32     expands W once and multiplies with BLAS: the reference. Results for other row counts
+//           differ by rounding.
+//   packed  keeps W as it is in the file, in panels (model/panels.h), and multiplies coded weights
+//           with rows in 8 bits. A row's result is the same to the bit for any number of rows,
+//           threads and on any machine.
+//
+// W may be stacked from several tensors of the same inputs; y then has their outputs one after
+// another.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
-#include <vector>
 
 #include "model/gguf.h"
+#include "quire/executor.hpp"
 #include "quire/result.hpp"
 
 namespace quire::model {
 
-enum class WeightForm : int { f32 = 0 };
+enum class WeightForm : int { f32 = 0, packed = 1 };
 
-// "f32".
+// "f32", "packed".
 Result<WeightForm> parse_weight_form(const std::string& text);
 
 class Linear {
@@ -36,9 +45,14 @@ class Linear {
   int outputs_;
 };
 
-// From a matrix of `outputs` rows of `inputs` columns; `bias` is null or has `outputs` elements.
-// The file must outlive the result.
-std::unique_ptr<Linear> make_linear(WeightForm form, const GgufTensor& weight,
-                                    const GgufTensor* bias);
+// A matrix of `outputs` rows of `inputs` columns; `bias` is null or has `outputs` elements.
+struct LinearPart {
+  const GgufTensor* weight = nullptr;
+  const GgufTensor* bias = nullptr;
+};
+
+// Requires: at least one part, all of the same inputs. `executor` outlives the result.
+std::unique_ptr<Linear> make_linear(WeightForm form, std::span<const LinearPart> parts,
+                                    Executor& executor);
 
 }  // namespace quire::model

@@ -11,7 +11,8 @@ namespace quire::model {
 // Takes tensors from the file by name, with the shape they must have.
 class Model::Loader {
  public:
-  Loader(const Gguf& file, WeightForm form) : file_(file), form_(form) {}
+  Loader(const Gguf& file, WeightForm form, Executor& executor)
+      : file_(file), form_(form), executor_(executor) {}
 
   Result<const GgufTensor*> tensor(const std::string& name,
                                    const std::vector<std::int64_t>& shape) const {
@@ -31,14 +32,22 @@ class Model::Loader {
     return values;
   }
 
-  // "<name>.weight", with "<name>.bias" where the file has one.
-  Result<std::unique_ptr<Linear>> linear(const std::string& name, int inputs, int outputs) const {
-    MODEL_TRY(const GgufTensor* weight, tensor(name + ".weight", {inputs, outputs}));
-    const GgufTensor* bias = nullptr;
-    if (file_.find(name + ".bias") != nullptr) {
-      MODEL_TRY(bias, tensor(name + ".bias", {outputs}));
+  struct Matrix {
+    std::string name;  // "<name>.weight", with "<name>.bias" where the file has one
+    int outputs = 0;
+  };
+
+  // Stacked from matrices of the same inputs.
+  Result<std::unique_ptr<Linear>> linear(int inputs, const std::vector<Matrix>& matrices) const {
+    std::vector<LinearPart> parts;
+    for (const Matrix& matrix : matrices) {
+      LinearPart& part = parts.emplace_back();
+      MODEL_TRY(part.weight, tensor(matrix.name + ".weight", {inputs, matrix.outputs}));
+      if (file_.find(matrix.name + ".bias") != nullptr) {
+        MODEL_TRY(part.bias, tensor(matrix.name + ".bias", {matrix.outputs}));
+      }
     }
-    return make_linear(form_, *weight, bias);
+    return make_linear(form_, parts, executor_);
   }
 
   Result<Layer> layer(const Config& config, int index) const;
@@ -53,6 +62,7 @@ class Model::Loader {
 
   const Gguf& file_;
   WeightForm form_;
+  Executor& executor_;
 };
 
 Result<Model::Layer> Model::Loader::layer(const Config& config, int index) const {
@@ -64,18 +74,19 @@ Result<Model::Layer> Model::Loader::layer(const Config& config, int index) const
   const int width = config.embedding;
   Layer layer;
   MODEL_TRY(layer.attention_norm, vector(prefix + "attn_norm.weight", width));
-  MODEL_TRY(layer.query, linear(prefix + "attn_q", width, queries));
-  MODEL_TRY(layer.key, linear(prefix + "attn_k", width, keys));
-  MODEL_TRY(layer.value, linear(prefix + "attn_v", width, values));
-  MODEL_TRY(layer.output, linear(prefix + "attn_output", mixed, width));
+  MODEL_TRY(layer.query_key_value, linear(width, {{prefix + "attn_q", queries},
+                                                  {prefix + "attn_k", keys},
+                                                  {prefix + "attn_v", values}}));
+  MODEL_TRY(layer.output, linear(mixed, {{prefix + "attn_output", width}}));
   if (config.has_qk_norm) {
     MODEL_TRY(layer.query_norm, vector(prefix + "attn_q_norm.weight", config.key_dim));
     MODEL_TRY(layer.key_norm, vector(prefix + "attn_k_norm.weight", config.key_dim));
   }
   MODEL_TRY(layer.feed_norm, vector(prefix + "ffn_norm.weight", width));
-  MODEL_TRY(layer.gate, linear(prefix + "ffn_gate", width, config.feed_forward));
-  MODEL_TRY(layer.up, linear(prefix + "ffn_up", width, config.feed_forward));
-  MODEL_TRY(layer.down, linear(prefix + "ffn_down", config.feed_forward, width));
+  const int inner = config.feed_forward;
+  MODEL_TRY(layer.gate_up,
+            linear(width, {{prefix + "ffn_gate", inner}, {prefix + "ffn_up", inner}}));
+  MODEL_TRY(layer.down, linear(inner, {{prefix + "ffn_down", width}}));
   if (config.has_after_norm) {
     MODEL_TRY(layer.attention_after_norm, vector(prefix + "post_attention_norm.weight", width));
     MODEL_TRY(layer.feed_after_norm, vector(prefix + "post_ffw_norm.weight", width));
@@ -97,7 +108,8 @@ Result<Model> Model::load(Gguf file, const ModelOptions& options) {
     return refuse("{}: {} tokens in the vocabulary, {} embeddings", model.file_.name(),
                   model.vocabulary_.tokens.size(), config.vocabulary);
   }
-  const Loader loader(model.file_, options.weights);
+  MODEL_TRY(model.executor_, make_executor(options.threads));
+  const Loader loader(model.file_, options.weights, *model.executor_);
   MODEL_TRY(model.embedding_,
             loader.tensor("token_embd.weight", {config.embedding, config.vocabulary}));
   for (int i = 0; i < static_cast<int>(config.layers.size()); ++i) {
@@ -107,16 +119,15 @@ Result<Model> Model::load(Gguf file, const ModelOptions& options) {
   MODEL_TRY(model.output_norm_, loader.vector("output_norm.weight", config.embedding));
   // Without a matrix of its own the output is the embedding, transposed.
   const char* output = model.file_.find("output.weight") != nullptr ? "output" : "token_embd";
-  MODEL_TRY(model.output_, loader.linear(output, config.embedding, config.vocabulary));
+  MODEL_TRY(model.output_, loader.linear(config.embedding, {{output, config.vocabulary}}));
   const auto cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  model.threads_ = options.threads > 0 ? options.threads : cores;
-  set_product_threads(model.threads_);
+  set_product_threads(options.threads > 0 ? options.threads : cores);
   return model;
 }
 
 CacheSpec Model::cache_spec() const {
   CacheSpec spec = cache_spec_of(config_);
-  spec.threads = threads_;
+  spec.executor = executor_.get();
   return spec;
 }
 

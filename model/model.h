@@ -32,7 +32,7 @@ namespace quire::model {
 
 struct ModelOptions {
   WeightForm weights = WeightForm::f32;
-  int threads = 1;  // of matrix products and of the caches made from cache_spec(); 0: one per core
+  int threads = 1;  // of forward and of the caches made from cache_spec(); 0: one per core
 };
 
 // How a layer attends: fills `out` for the queries of the step. Step::attend unless given.
@@ -46,7 +46,9 @@ class Model {
 
   const Config& config() const { return config_; }
   const Vocabulary& vocabulary() const { return vocabulary_; }
-  // Layers, patterns, rotation, scales and threads; codecs are f16.
+  const Gguf& file() const { return file_; }
+  // Layers, patterns, rotation and scales; codecs are f16. Caches made from it work on the model's
+  // threads, so the model must outlive them.
   CacheSpec cache_spec() const;
 
   // Runs the tokens of a step through all layers: puts, attends, leaves the commit to the caller.
@@ -57,16 +59,28 @@ class Model {
                        std::span<const std::int64_t> rows, float* logits,
                        const Attention& attention = {}) const;
 
+  // The parts of forward, for callers that look at what lies between layers: the residual stream,
+  // [tokens][config().embedding]. forward is embed, run_layers of all layers and predict.
+  Result<std::vector<float>> embed(std::span<const int> tokens) const;
+  // Layers [first, last). A step that has not run all layers cannot be committed.
+  Result<void> run_layers(Step& step, const Batch& batch, int first, int last,
+                          std::vector<float>& stream, const Attention& attention = {}) const;
+  // Logits of some rows of a stream that has run all layers.
+  Result<void> predict(const std::vector<float>& stream, std::span<const std::int64_t> rows,
+                       float* logits) const;
+
  private:
   struct Layer {
     std::vector<float> attention_norm;
     std::vector<float> attention_after_norm;  // empty, or as has_after_norm
     std::vector<float> query_norm;            // empty, or as has_qk_norm
     std::vector<float> key_norm;
-    std::unique_ptr<Linear> query, key, value, output;
+    std::unique_ptr<Linear> query_key_value;  // stacked
+    std::unique_ptr<Linear> output;
     std::vector<float> feed_norm;
     std::vector<float> feed_after_norm;
-    std::unique_ptr<Linear> gate, up, down;
+    std::unique_ptr<Linear> gate_up;  // stacked
+    std::unique_ptr<Linear> down;
   };
   class Loader;
   class Pass;
@@ -76,7 +90,7 @@ class Model {
   Gguf file_;  // embeddings are expanded from it, row by row
   Config config_;
   Vocabulary vocabulary_;
-  int threads_ = 1;
+  std::unique_ptr<Executor> executor_;
   const GgufTensor* embedding_ = nullptr;
   std::vector<Layer> layers_;
   std::vector<float> output_norm_;

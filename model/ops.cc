@@ -49,49 +49,48 @@ void rms_norm(std::span<const float> x, std::span<const float> weight, float eps
 }
 
 Rotator::Rotator(const Rope& rope, float magnitude, std::span<const std::int64_t> positions)
-    : pairs_(rope.pairs), offset_(rope.offset), size_(rope.size), positions_(positions.size()) {
+    : pairs_(rope.pairs), offset_(rope.offset), size_(rope.size) {
+  std::vector<double> powers;
+  for (int i = 0; i < size_ / 2; ++i) powers.push_back(std::pow(rope.base, -2.0 * i / size_));
   for (const std::int64_t position : positions) {
-    for (int i = 0; i < size_ / 2; ++i) {
-      double angle = static_cast<double>(position) * rope.frequency_scale *
-                     std::pow(rope.base, -2.0 * i / size_);
-      if (!rope.factors.empty()) angle /= rope.factors[static_cast<std::size_t>(i)];
+    for (std::size_t i = 0; i < powers.size(); ++i) {
+      double angle = static_cast<double>(position) * rope.frequency_scale * powers[i];
+      if (!rope.factors.empty()) angle /= rope.factors[i];
       cosines_.push_back(static_cast<float>(std::cos(angle)) * magnitude);
       sines_.push_back(static_cast<float>(std::sin(angle)) * magnitude);
     }
   }
 }
 
-void Rotator::apply(float* rows, int heads, int dim) const {
+void Rotator::apply(std::size_t position, float* row, int heads, int dim) const {
   const int half = size_ / 2;
   const int step = pairs_ == Rope::Pairs::interleaved ? 2 : 1;      // from one pair to the next
   const int apart = pairs_ == Rope::Pairs::interleaved ? 1 : half;  // inside a pair
-  for (std::size_t p = 0; p < positions_; ++p) {
-    const float* cosines = cosines_.data() + p * static_cast<std::size_t>(half);
-    const float* sines = sines_.data() + p * static_cast<std::size_t>(half);
-    for (int head = 0; head < heads; ++head, rows += dim) {
-      float* channel = rows + offset_;
-      for (int i = 0; i < half; ++i, channel += step) {
-        const float a = channel[0];
-        const float b = channel[apart];
-        channel[0] = a * cosines[i] - b * sines[i];
-        channel[apart] = a * sines[i] + b * cosines[i];
-      }
+  const float* cosines = cosines_.data() + position * static_cast<std::size_t>(half);
+  const float* sines = sines_.data() + position * static_cast<std::size_t>(half);
+  for (int head = 0; head < heads; ++head, row += dim) {
+    float* channel = row + offset_;
+    for (int i = 0; i < half; ++i, channel += step) {
+      const float a = channel[0];
+      const float b = channel[apart];
+      channel[0] = a * cosines[i] - b * sines[i];
+      channel[apart] = a * sines[i] + b * cosines[i];
     }
   }
 }
 
-void gate_silu(float* gate, const float* up, std::size_t count) {
+void gate_silu(const float* gate, const float* up, std::size_t count, float* out) {
   for (std::size_t i = 0; i < count; ++i) {
-    gate[i] = gate[i] / (1.0f + fast_exp(-gate[i])) * up[i];
+    out[i] = gate[i] / (1.0f + fast_exp(-gate[i])) * up[i];
   }
 }
 
-void gate_gelu(float* gate, const float* up, std::size_t count) {
+void gate_gelu(const float* gate, const float* up, std::size_t count, float* out) {
   for (std::size_t i = 0; i < count; ++i) {
     // x (1 + tanh(y)) / 2 = x / (1 + exp(-2 y))
     const float x = gate[i];
     const float y = 0.797884561f * x * (1.0f + 0.044715f * x * x);
-    gate[i] = x / (1.0f + fast_exp(-2.0f * y)) * up[i];
+    out[i] = x / (1.0f + fast_exp(-2.0f * y)) * up[i];
   }
 }
 

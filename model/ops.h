@@ -41,21 +41,21 @@ void rms_norm(std::span<const float> x, std::span<const float> weight, float eps
 class Rotator {
  public:
   Rotator(const Rope& rope, float magnitude, std::span<const std::int64_t> positions);
-  // `rows` is [positions][heads][dim]; the channels of the rotary part are turned in place.
-  void apply(float* rows, int heads, int dim) const;
+  // Turns the channels of the rotary part of one row, [heads][dim], in place, for the position of
+  // that number.
+  void apply(std::size_t position, float* row, int heads, int dim) const;
 
  private:
   Rope::Pairs pairs_;
   int offset_;
-  int size_;  // channels
-  std::size_t positions_;
+  int size_;                    // channels
   std::vector<float> cosines_;  // [positions][size / 2]
   std::vector<float> sines_;
 };
 
-// gate = silu(gate) * up, element by element; or gelu, in its tanh form.
-void gate_silu(float* gate, const float* up, std::size_t count);
-void gate_gelu(float* gate, const float* up, std::size_t count);
+// out = silu(gate) * up, element by element; or gelu, in its tanh form. `out` may be `gate`.
+void gate_silu(const float* gate, const float* up, std::size_t count, float* out);
+void gate_gelu(const float* gate, const float* up, std::size_t count, float* out);
 
 // x = cap * tanh(x / cap).
 void soft_cap(std::span<float> x, float cap);

@@ -1,10 +1,13 @@
-// Who runs the parallel parts of put and attend. Give your own to use an engine's thread pool.
+// Who runs the parallel parts of put and attend. Give your own to use an engine's thread pool, or
+// make one here to share among caches and with loops of your own.
 #pragma once
 
 #include <cstddef>
 #include <functional>
+#include <memory>
 
 #include "quire/export.h"
+#include "quire/result.hpp"
 
 namespace quire {
 
@@ -15,5 +18,10 @@ class QUIRE_API Executor {
   // Tasks do not throw and do not depend on each other. Steps of several threads call at once.
   virtual void run(std::size_t count, const std::function<void(std::size_t)>& task) = 0;
 };
+
+// The executor that caches make for themselves: `threads` threads, the caller's among them; 0: one
+// per core. Threads start with the first run that can use them. When two callers run at once, the
+// second works alone; so does a task that runs tasks.
+QUIRE_API Result<std::unique_ptr<Executor>> make_executor(int threads);
 
 }  // namespace quire

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <memory>
+
+#include "base/error.h"
 
 namespace quire {
 namespace {
@@ -40,6 +43,14 @@ bool spin_until(Ready ready) {
 }
 
 }  // namespace
+
+Result<std::unique_ptr<Executor>> make_executor(int threads) {
+  if (threads < 0 || threads > kMaxThreads) {
+    return fail(ErrorCode::invalid_argument, "make_executor: {} threads; 0 to {} can be made",
+                threads, kMaxThreads);
+  }
+  return std::unique_ptr<Executor>(std::make_unique<ThreadPool>(threads));
+}
 
 ThreadPool::ThreadPool(int threads) : helpers_(helpers_for(threads)) {}
 

@@ -27,12 +27,13 @@
 
 namespace quire {
 
-// Runs tasks on `threads` threads, the caller's among them. Threads start with the first run that
-// can use them and end with the pool. When two callers run at once, the second works alone; so does
-// a task that runs tasks.
+// Most threads of a pool.
+inline constexpr int kMaxThreads = 4096;
+
+// What make_executor makes. Threads end with the pool.
 class ThreadPool : public Executor {
  public:
-  // 0: one thread per core.
+  // Requires: threads in [0, kMaxThreads].
   explicit ThreadPool(int threads);
   ~ThreadPool() override;
   ThreadPool(const ThreadPool&) = delete;

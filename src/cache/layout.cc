@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "base/error.h"
+#include "base/thread_pool.h"
 
 namespace quire {
 namespace {
@@ -268,7 +269,7 @@ Result<void> check_limits(const CacheSpec& spec) {
   QUIRE_CHECK(limit("max_tokens", spec.max_tokens));
   QUIRE_CHECK(limit("max_sequences", spec.max_sequences));
   QUIRE_CHECK(limit("max_batch", spec.max_batch));
-  if (spec.threads < 0 || spec.threads > 4096) return wrong("threads {}", spec.threads);
+  if (spec.threads < 0 || spec.threads > kMaxThreads) return wrong("threads {}", spec.threads);
   return {};
 }
 

@@ -274,5 +274,27 @@ TEST(ThreadPool, APoolThatNeverRanEndsAtOnce) {
   for (int i = 0; i < 100; ++i) ThreadPool pool(4);
 }
 
+TEST(MakeExecutor, RunsOnAsManyThreadsAsAsked) {
+  const std::unique_ptr<Executor> executor = make_executor(3).value();
+  std::mutex mutex;
+  std::set<std::thread::id> seen;
+  while (seen.size() < 3) {  // a helper may come too late for a run
+    executor->run(64, [&](std::size_t) {
+      const std::lock_guard lock(mutex);
+      seen.insert(std::this_thread::get_id());
+    });
+  }
+  EXPECT_EQ(seen.size(), 3u);
+}
+
+TEST(MakeExecutor, RefusesImpossibleNumbers) {
+  for (const int threads : {-1, 4097}) {
+    const auto made = make_executor(threads);
+    ASSERT_FALSE(made.ok());
+    EXPECT_EQ(made.error().code, ErrorCode::invalid_argument);
+    EXPECT_NE(made.error().text.find(std::to_string(threads)), std::string::npos);
+  }
+}
+
 }  // namespace
 }  // namespace quire

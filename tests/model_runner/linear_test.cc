@@ -19,6 +19,11 @@ Rows random_rows(std::size_t count, unsigned seed) {
   return rows;
 }
 
+GgufTensor tensor_of(const Rows& values, std::vector<std::int64_t> shape) {
+  return {"t", BlockType::f32, std::move(shape), std::ssize(values),
+          std::as_bytes(std::span(values))};
+}
+
 // a is [rows][a_stride], b(i, j) is row i of the inner dimension, column j.
 template <typename B>
 void expect_product(const Rows& y, std::size_t y_stride, const Rows& a, std::size_t a_stride,
@@ -54,28 +59,52 @@ TEST(Products, AgreeWithDoublesAndKeepToTheirStrides) {
 TEST(Linear, AddsItsBiasToEveryRow) {
   const Rows weight = random_rows(6 * 8, 3);
   const Rows bias = random_rows(6, 4);
-  const auto tensor = [](const Rows& values, std::vector<std::int64_t> shape) {
-    return GgufTensor{"t", BlockType::f32, std::move(shape), std::ssize(values),
-                      std::as_bytes(std::span(values))};
-  };
-  const GgufTensor matrix = tensor(weight, {8, 6});
-  const GgufTensor added = tensor(bias, {6});
-  for (const GgufTensor* given : {static_cast<const GgufTensor*>(nullptr), &added}) {
-    const std::unique_ptr<Linear> linear = make_linear(WeightForm::f32, matrix, given);
-    EXPECT_EQ(linear->inputs(), 8);
-    EXPECT_EQ(linear->outputs(), 6);
-    const Rows x = random_rows(3 * 8, 5);
-    for (const std::size_t rows : {1u, 3u}) {
-      Rows y(rows * 6);
-      linear->apply(x.data(), static_cast<std::int64_t>(rows), y.data());
-      for (std::size_t i = 0; i < y.size() && given != nullptr; ++i) y[i] -= bias[i % 6];
-      expect_product(y, 6, x, 8, rows, 8, 6, [&](auto i, auto c) { return weight[c * 8 + i]; });
+  const GgufTensor matrix = tensor_of(weight, {8, 6});
+  const GgufTensor added = tensor_of(bias, {6});
+  const std::unique_ptr<Executor> executor = make_executor(2).value();
+  for (const WeightForm form : {WeightForm::f32, WeightForm::packed}) {
+    for (const GgufTensor* given : {static_cast<const GgufTensor*>(nullptr), &added}) {
+      const LinearPart part{&matrix, given};
+      const std::unique_ptr<Linear> linear = make_linear(form, {&part, 1}, *executor);
+      EXPECT_EQ(linear->inputs(), 8);
+      EXPECT_EQ(linear->outputs(), 6);
+      const Rows x = random_rows(3 * 8, 5);
+      for (const std::size_t rows : {1u, 3u}) {
+        Rows y(rows * 6);
+        linear->apply(x.data(), static_cast<std::int64_t>(rows), y.data());
+        for (std::size_t i = 0; i < y.size() && given != nullptr; ++i) y[i] -= bias[i % 6];
+        expect_product(y, 6, x, 8, rows, 8, 6, [&](auto i, auto c) { return weight[c * 8 + i]; });
+      }
     }
+  }
+}
+
+TEST(Linear, StacksItsParts) {
+  const Rows upper = random_rows(20 * 8, 6);
+  const Rows lower = random_rows(3 * 8, 7);
+  const Rows bias = random_rows(3, 8);
+  const GgufTensor tensors[] = {tensor_of(upper, {8, 20}), tensor_of(lower, {8, 3}),
+                                tensor_of(bias, {3})};
+  const LinearPart parts[] = {{&tensors[0], nullptr}, {&tensors[1], &tensors[2]}};
+  const std::unique_ptr<Executor> executor = make_executor(2).value();
+  for (const WeightForm form : {WeightForm::f32, WeightForm::packed}) {
+    const std::unique_ptr<Linear> linear = make_linear(form, parts, *executor);
+    ASSERT_EQ(linear->outputs(), 23);
+    const Rows x = random_rows(5 * 8, 9);
+    Rows y(5 * 23);
+    linear->apply(x.data(), 5, y.data());
+    for (std::size_t row = 0; row < 5; ++row) {
+      for (std::size_t i = 0; i < 3; ++i) y[row * 23 + 20 + i] -= bias[i];
+    }
+    expect_product(y, 23, x, 8, 5, 8, 23, [&](auto i, auto c) {
+      return c < 20 ? upper[c * 8 + i] : lower[(c - 20) * 8 + i];
+    });
   }
 }
 
 TEST(Linear, FormsHaveNames) {
   EXPECT_EQ(parse_weight_form("f32").value(), WeightForm::f32);
+  EXPECT_EQ(parse_weight_form("packed").value(), WeightForm::packed);
   EXPECT_NE(parse_weight_form("f17").error().text.find("f17"), std::string::npos);
 }
 

@@ -58,11 +58,14 @@ TEST(Ops, RotationTurnsPairsByTheirAngle) {
     Rope rope{.pairs = pairs, .base = 500.0, .frequency_scale = 0.5, .factors = {1, 2, 4}};
     rope.offset = 1;
     rope.size = 6;
-    const int heads = 2;
-    const int dim = 9;
+    constexpr int heads = 2;
+    constexpr int dim = 9;
     const std::vector<float> rows = random_row(3 * 2 * 9, 1, 3);
     std::vector<float> turned = rows;
-    Rotator(rope, 1.5f, positions).apply(turned.data(), heads, dim);
+    const Rotator rotator(rope, 1.5f, positions);
+    for (std::size_t p = 0; p < 3; ++p) {
+      rotator.apply(p, turned.data() + p * heads * dim, heads, dim);
+    }
     for (std::size_t row = 0; row < 6; ++row) {
       const float* before = rows.data() + row * 9;
       const float* after = turned.data() + row * 9;
@@ -85,9 +88,9 @@ TEST(Ops, GatesAreSiluAndGelu) {
   const std::vector<float> up = random_row(1000, 1, 4);
   const std::vector<float> x = random_row(1000, 10, 5);
   std::vector<float> silu = x;
-  std::vector<float> gelu = x;
-  gate_silu(silu.data(), up.data(), x.size());
-  gate_gelu(gelu.data(), up.data(), x.size());
+  std::vector<float> gelu(x.size());
+  gate_silu(silu.data(), up.data(), x.size(), silu.data());
+  gate_gelu(x.data(), up.data(), x.size(), gelu.data());
   for (std::size_t i = 0; i < x.size(); ++i) {
     const double v = x[i];
     const double tanh_part = std::tanh(std::sqrt(2 / M_PI) * (v + 0.044715 * v * v * v));

@@ -1,0 +1,46 @@
+// A matrix of weights in panels of 16 outputs, made from the blocks of a model file.
+//
+// Codes stay codes, in the layout of model/panel_kernels.h; floats stay in the type of the file.
+// Scales are relative to a power of two for each output, so that products of a file's scales keep
+// their eleven bits in f16. Outputs that fill up the last panel are zeros.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "model/gguf.h"
+#include "model/panel_kernels.h"
+
+namespace quire::model {
+
+class Panels {
+ public:
+  // Requires: a matrix [inputs, outputs] of the file's checked shape.
+  explicit Panels(const GgufTensor& weight);
+
+  std::int64_t inputs() const { return inputs_; }
+  std::int64_t outputs() const { return outputs_; }
+  std::int64_t count() const { return (outputs_ + kPanelOutputs - 1) / kPanelOutputs; }
+  bool is_coded() const { return form_.bits > 0; }
+  std::size_t bytes() const { return bytes_.size(); }
+
+  // y [rows][16] = rows times panel `index`. `coded` is null where the weights are floats, and
+  // holds the rows of `x` otherwise.
+  void multiply(std::int64_t index, const float* x, const CodedRows* coded, std::int64_t first,
+                std::int64_t rows, float* y) const;
+
+ private:
+  void pack_codes(const GgufTensor& weight);
+  void pack_floats(const GgufTensor& weight);
+
+  BlockType type_;
+  CodeForm form_;
+  std::int64_t inputs_;
+  std::int64_t outputs_;
+  std::size_t panel_bytes_ = 0;
+  std::vector<std::byte> bytes_;
+  std::vector<float> powers_;  // [panels][16], what scales are relative to
+};
+
+}  // namespace quire::model
