@@ -16,10 +16,11 @@ int outputs_of(std::span<const LinearPart> parts) {
   return static_cast<int>(outputs);
 }
 
-void append_expanded(const GgufTensor& tensor, std::vector<float>& to) {
+template <typename Vector>
+void append_expanded(const GgufTensor& tensor, Vector& to) {
   const std::size_t at = to.size();
   to.resize(at + static_cast<std::size_t>(tensor.elements));
-  expand(tensor.type, tensor.data, std::span(to).subspan(at));
+  expand(tensor.type, tensor.data, std::span<float>(to).subspan(at));
 }
 
 // Of all outputs; empty where no part has one.
@@ -39,9 +40,11 @@ std::vector<float> biases_of(std::span<const LinearPart> parts) {
 
 class F32Linear final : public Linear {
  public:
-  explicit F32Linear(std::span<const LinearPart> parts)
+  F32Linear(std::span<const LinearPart> parts, std::pmr::memory_resource* memory)
       : Linear(static_cast<int>(parts[0].weight->shape[0]), outputs_of(parts)),
+        weight_(memory),
         bias_(biases_of(parts)) {
+    weight_.reserve(static_cast<std::size_t>(inputs()) * static_cast<std::size_t>(outputs()));
     for (const LinearPart& part : parts) append_expanded(*part.weight, weight_);
   }
 
@@ -59,20 +62,21 @@ class F32Linear final : public Linear {
   }
 
  private:
-  std::vector<float> weight_;  // [outputs][inputs]
-  std::vector<float> bias_;    // [outputs], or empty
+  std::pmr::vector<float> weight_;  // [outputs][inputs]
+  std::vector<float> bias_;         // [outputs], or empty
 };
 
 class PackedLinear final : public Linear {
  public:
-  PackedLinear(std::span<const LinearPart> parts, Executor& executor)
+  PackedLinear(std::span<const LinearPart> parts, Executor& executor,
+               std::pmr::memory_resource* memory)
       : Linear(static_cast<int>(parts[0].weight->shape[0]), outputs_of(parts)),
         bias_(biases_of(parts)),
         executor_(executor) {
     std::int64_t output = 0;
     parts_.reserve(parts.size());
     for (const LinearPart& part : parts) {
-      parts_.emplace_back(*part.weight);
+      parts_.emplace_back(*part.weight, memory);
       is_coded_ = is_coded_ || parts_.back().is_coded();
       for (std::int64_t i = 0; i < parts_.back().count(); ++i) {
         panels_.push_back({&parts_.back(), i, output + i * kPanelOutputs});
@@ -156,12 +160,12 @@ Result<WeightForm> parse_weight_form(const std::string& text) {
 }
 
 std::unique_ptr<Linear> make_linear(WeightForm form, std::span<const LinearPart> parts,
-                                    Executor& executor) {
+                                    Executor& executor, std::pmr::memory_resource* memory) {
   switch (form) {
     case WeightForm::f32:
-      return std::make_unique<F32Linear>(parts);
+      return std::make_unique<F32Linear>(parts, memory);
     case WeightForm::packed:
-      return std::make_unique<PackedLinear>(parts, executor);
+      return std::make_unique<PackedLinear>(parts, executor, memory);
   }
   return nullptr;
 }

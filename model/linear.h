@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <memory_resource>
 #include <span>
 #include <string>
 
@@ -51,8 +52,9 @@ struct LinearPart {
   const GgufTensor* bias = nullptr;
 };
 
-// Requires: at least one part, all of the same inputs. `executor` outlives the result.
-std::unique_ptr<Linear> make_linear(WeightForm form, std::span<const LinearPart> parts,
-                                    Executor& executor);
+// Requires: at least one part, all of the same inputs. `executor` and `memory` outlive the result.
+std::unique_ptr<Linear> make_linear(
+    WeightForm form, std::span<const LinearPart> parts, Executor& executor,
+    std::pmr::memory_resource* memory = std::pmr::get_default_resource());
 
 }  // namespace quire::model

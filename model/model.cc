@@ -11,8 +11,8 @@ namespace quire::model {
 // Takes tensors from the file by name, with the shape they must have.
 class Model::Loader {
  public:
-  Loader(const Gguf& file, WeightForm form, Executor& executor)
-      : file_(file), form_(form), executor_(executor) {}
+  Loader(const Gguf& file, WeightForm form, Executor& executor, std::pmr::memory_resource* memory)
+      : file_(file), form_(form), executor_(executor), memory_(memory) {}
 
   Result<const GgufTensor*> tensor(const std::string& name,
                                    const std::vector<std::int64_t>& shape) const {
@@ -47,7 +47,7 @@ class Model::Loader {
         MODEL_TRY(part.bias, tensor(matrix.name + ".bias", {matrix.outputs}));
       }
     }
-    return make_linear(form_, parts, executor_);
+    return make_linear(form_, parts, executor_, memory_);
   }
 
   Result<Layer> layer(const Config& config, int index) const;
@@ -63,6 +63,7 @@ class Model::Loader {
   const Gguf& file_;
   WeightForm form_;
   Executor& executor_;
+  std::pmr::memory_resource* memory_;
 };
 
 Result<Model::Layer> Model::Loader::layer(const Config& config, int index) const {
@@ -109,7 +110,9 @@ Result<Model> Model::load(Gguf file, const ModelOptions& options) {
                   model.vocabulary_.tokens.size(), config.vocabulary);
   }
   MODEL_TRY(model.executor_, make_executor(options.threads));
-  const Loader loader(model.file_, options.weights, *model.executor_);
+  model.pages_ = std::make_unique<HugePages>();
+  model.memory_ = std::make_unique<std::pmr::monotonic_buffer_resource>(model.pages_.get());
+  const Loader loader(model.file_, options.weights, *model.executor_, model.memory_.get());
   MODEL_TRY(model.embedding_,
             loader.tensor("token_embd.weight", {config.embedding, config.vocabulary}));
   for (int i = 0; i < static_cast<int>(config.layers.size()); ++i) {

@@ -18,12 +18,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <memory_resource>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "model/config.h"
 #include "model/gguf.h"
+#include "model/huge_pages.h"
 #include "model/linear.h"
 #include "model/vocabulary.h"
 #include "quire/cache.hpp"
@@ -91,6 +93,9 @@ class Model {
   Config config_;
   Vocabulary vocabulary_;
   std::unique_ptr<Executor> executor_;
+  // Of the weights; stays where it is when the model moves.
+  std::unique_ptr<HugePages> pages_;
+  std::unique_ptr<std::pmr::monotonic_buffer_resource> memory_;
   const GgufTensor* embedding_ = nullptr;
   std::vector<Layer> layers_;
   std::vector<float> output_norm_;

@@ -63,11 +63,12 @@ void pack_group(const CodeForm& form, const CodeGroup& group, float power, int o
 
 }  // namespace
 
-Panels::Panels(const GgufTensor& weight)
+Panels::Panels(const GgufTensor& weight, std::pmr::memory_resource* memory)
     : type_(weight.type),
       form_(code_form_of(weight.type)),
       inputs_(weight.shape[0]),
-      outputs_(weight.shape[1]) {
+      outputs_(weight.shape[1]),
+      bytes_(memory) {
   const auto inputs = static_cast<std::size_t>(inputs_);
   panel_bytes_ = is_coded()
                      ? inputs / kGroupCodes * block_bytes(form_)

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory_resource>
 #include <vector>
 
 #include "model/gguf.h"
@@ -16,8 +17,8 @@ namespace quire::model {
 
 class Panels {
  public:
-  // Requires: a matrix [inputs, outputs] of the file's checked shape.
-  explicit Panels(const GgufTensor& weight);
+  // Requires: a matrix [inputs, outputs] of the file's checked shape. `memory` outlives the result.
+  Panels(const GgufTensor& weight, std::pmr::memory_resource* memory);
 
   std::int64_t inputs() const { return inputs_; }
   std::int64_t outputs() const { return outputs_; }
@@ -39,7 +40,7 @@ class Panels {
   std::int64_t inputs_;
   std::int64_t outputs_;
   std::size_t panel_bytes_ = 0;
-  std::vector<std::byte> bytes_;
+  std::pmr::vector<std::byte> bytes_;
   std::vector<float> powers_;  // [panels][16], what scales are relative to
 };
 
