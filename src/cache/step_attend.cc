@@ -199,8 +199,10 @@ class SequenceWork {
   std::size_t tasks() const noexcept { return ranges_.size() * pieces(); }
 
   void run(std::size_t index) {
-    const std::size_t range = index / pieces();
-    const std::size_t piece = index % pieces();
+    // Ranges of heads inside pieces: threads that go on in step then keep to a range each, and so
+    // to what a walker has prepared for its queries.
+    const std::size_t range = index % ranges_.size();
+    const std::size_t piece = index / ranges_.size();
     AttendTask task = task_;
     if (items_.empty()) {
       task.queries = blocks_[piece];
