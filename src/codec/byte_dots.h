@@ -15,60 +15,48 @@ namespace {
 
 constexpr int kMostChannels = 1024;  // of a key
 
-struct ByteHeader {
-  float scale;  // what sums are multiplied by
-  int offset;   // keys: what is taken off sums first, for codes that count from a middle
-  float base;   // keys: what is added to a score before the token's scale
-  int unused;
-};
-
 struct ByteOps : IntOps {
   static constexpr int kPack = 4;
   static constexpr int kCodeBytes = 1;
-  static_assert(kHeaderBytes == sizeof(ByteHeader));
   QUIRE_INLINE static Operand operand(const Ints& codes) { return codes; }
-  QUIRE_INLINE static const ByteHeader& header_at(const std::byte* header) {
-    return *reinterpret_cast<const ByteHeader*>(header);
-  }
 };
 
 struct KeyByteOps : ByteOps {
+  static constexpr int kShortSteps = 0;
   QUIRE_INLINE static void add(Sum& sum, const Operand& x, const Weight& w) {
     sum = add_byte_dots(sum, x, w);
   }
-  QUIRE_INLINE static Floats score(const Sum& sum, const std::byte* at, int,
-                                   const std::byte* scales) {
-    const ByteHeader& header = header_at(at);
-    const Floats dots = mul(to_floats(sub_ints(sum, header.offset)), spread(header.scale));
-    return mul(quire::add(dots, spread(header.base)), load_f16(scales));
-  }
+};
+
+// For codes of kBits bits: their products are small, so that sums of as many steps fit 16 bits,
+// which where it takes instructions to widen them saves most of these.
+template <int kBits>
+struct SmallKeyOps : KeyByteOps {
+  static constexpr int kShortSteps =
+      kHasShortSums && kBits <= 4 ? 32767 / 254 / ((1 << kBits) - 1) : 0;
 };
 
 struct ValueByteOps : ByteOps {
   QUIRE_INLINE static void add(Sum& sum, const Operand& x, const Weight& w) {
     sum = add_byte_dots(sum, w, x);
   }
-  QUIRE_INLINE static Floats mixed(const Sum& sum, const std::byte* at) {
-    return mul(to_floats(sum), spread(header_at(at).scale));
-  }
 };
 
 inline std::size_t byte_row_bytes(int count) noexcept {
-  return round_up_64(sizeof(ByteHeader) + static_cast<std::size_t>(count) + kTile);
+  return round_up_64(sizeof(IntHeader) + static_cast<std::size_t>(count) + kTile);
 }
 
 // Writes the signed codes of a query of `count` floats, a multiple of 16, behind its header, with
 // its scale, and their sum times `middle` as the offset.
 QUIRE_INLINE void store_query_bytes(const float* from, int count, int middle, std::byte* row) {
-  auto& header = *reinterpret_cast<ByteHeader*>(row);
-  std::byte* to = row + sizeof(ByteHeader);
+  auto& header = *reinterpret_cast<IntHeader*>(row);
+  std::byte* to = row + sizeof(IntHeader);
   const IntScale scale = int_scale(from, count, 127.0f);
   for (int i = 0; i < count; i += kLanes) {
     store_i8(to + i, mul(load_floats(from + i), spread(scale.to_ints)));
   }
   // Products with bytes of 1: the sum of the codes.
   const std::int32_t ones = 0x01010101;
-  std::int32_t lanes[kLanes];
   Ints sums = zero_ints();
   constexpr int kVector = 4 * kLanes;
   for (int i = count; i % kVector != 0; i += kLanes) store_i8(to + i, zeros());
@@ -76,10 +64,7 @@ QUIRE_INLINE void store_query_bytes(const float* from, int count, int middle, st
     sums = add_byte_dots(sums, spread_ints(reinterpret_cast<const std::byte*>(&ones)),
                          load_ints(to + i));
   }
-  store_ints(reinterpret_cast<std::byte*>(lanes), sums);
-  int sum = 0;
-  for (int i = 0; i < kLanes; ++i) sum += lanes[i];
-  header = {scale.to_floats, sum * middle, 0.0f, 0};
+  header = {scale.to_floats, offset_of(sum_of_ints(sums), middle), 0.0f, 0};
 }
 
 // Weights times the scales of their values, as unsigned codes; what sums are multiplied by is the
@@ -89,11 +74,11 @@ QUIRE_INLINE void store_weight_bytes(const PageSide& values, const float* weight
   float scaled[256];
   scale_weights(values, weights, first, end, scaled);
   const IntScale scale = int_scale(scaled, end - first, 255.0f);
-  std::byte* to = row + sizeof(ByteHeader) + first;
+  std::byte* to = row + sizeof(IntHeader) + first;
   for (int t = 0; t < end - first; t += kLanes) {
     store_u8(to + t, mul(load_floats(scaled + t), spread(scale.to_ints)));
   }
-  *reinterpret_cast<ByteHeader*>(row) = {scale.to_floats * level, 0, 0.0f, 0};
+  *reinterpret_cast<IntHeader*>(row) = {scale.to_floats * level, 0, 0.0f, 0};
 }
 
 }  // namespace

@@ -25,6 +25,8 @@ inline Ints spread_ints(const std::byte* at) {
 // Bytes 0 and 2, or 1 and 3, of each four, widened to 16 bits.
 inline Ints even_bytes(Ints a) { return _mm256_srai_epi16(_mm256_slli_epi16(a, 8), 8); }
 inline Ints odd_bytes(Ints a) { return _mm256_srai_epi16(a, 8); }
+inline Ints even_unsigned(Ints a) { return _mm256_and_si256(a, _mm256_set1_epi16(0xff)); }
+inline Ints odd_unsigned(Ints a) { return _mm256_srli_epi16(a, 8); }
 // sum + the products of both 16-bit halves of each lane.
 inline Ints add_dots(Ints sum, Ints a, Ints b) {
   return _mm256_add_epi32(sum, _mm256_madd_epi16(a, b));
@@ -57,6 +59,14 @@ inline void store_quads_i16(std::byte* to, Floats a) {
 inline Ints add_byte_dots(Ints sum, Ints a, Ints b) {
   return _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_maddubs_epi16(a, b), _mm256_set1_epi16(1)));
 }
+// Sums of pairs of such products in 16 bits, and the pairs of those sums in 32.
+constexpr bool kHasShortSums = true;
+inline Ints add_short(Ints sum, Ints a, Ints b) {
+  return _mm256_add_epi16(sum, _mm256_maddubs_epi16(a, b));
+}
+inline Ints add_shorts(Ints sum, Ints shorts) {
+  return _mm256_add_epi32(sum, _mm256_madd_epi16(shorts, _mm256_set1_epi16(1)));
+}
 inline Ints sub_ints(Ints a, int b) { return _mm256_sub_epi32(a, _mm256_set1_epi32(b)); }
 
 // Bits [shift, shift + width) of each byte.
@@ -69,14 +79,12 @@ template <int kWidth>
 inline Ints join_bits(Ints low, Ints high) {
   return _mm256_or_si256(low, _mm256_slli_epi16(high, kWidth));
 }
-inline Ints add_bytes(Ints a, int b) {
-  return _mm256_add_epi8(a, _mm256_set1_epi8(static_cast<char>(b)));
-}
 
 // Bytes by codes of kBits bits, from a table of 64 that repeats them; 16 to a register.
 template <int kBits>
 struct ByteTable {
   static constexpr int kParts = kBits > 4 ? 1 << (kBits - 4) : 1;
+  static constexpr bool kTakesPlanes = kBits > 4;
   Ints parts[kParts];
   explicit ByteTable(const std::int8_t* from) {
     for (int p = 0; p < kParts; ++p) {
@@ -85,17 +93,24 @@ struct ByteTable {
     }
   }
   Ints at(Ints codes) const {
-    Ints found = _mm256_shuffle_epi8(parts[0], codes);
-    if constexpr (kParts >= 2) {
-      const Ints bit4 = _mm256_slli_epi16(codes, 3);
-      found = _mm256_blendv_epi8(found, _mm256_shuffle_epi8(parts[1], codes), bit4);
-      if constexpr (kParts == 4) {
-        const Ints upper = _mm256_blendv_epi8(_mm256_shuffle_epi8(parts[2], codes),
-                                              _mm256_shuffle_epi8(parts[3], codes), bit4);
-        found = _mm256_blendv_epi8(found, upper, _mm256_slli_epi16(codes, 2));
-      }
+    if constexpr (kTakesPlanes) {
+      return at_planes(codes, codes, 4);
+    } else {
+      return _mm256_shuffle_epi8(parts[0], codes);
     }
-    return found;
+  }
+  // By bits 0 to 3 of `low`, and bits from `shift` on of `high`: what is between them may be
+  // anything but bit 7 of `low`.
+  Ints at_planes(Ints low, Ints high, int shift) const {
+    const Ints bit4 = _mm256_slli_epi16(high, 7 - shift);
+    const Ints lower = _mm256_blendv_epi8(_mm256_shuffle_epi8(parts[0], low),
+                                          _mm256_shuffle_epi8(parts[1], low), bit4);
+    if constexpr (kParts == 4) {
+      const Ints upper = _mm256_blendv_epi8(_mm256_shuffle_epi8(parts[2], low),
+                                            _mm256_shuffle_epi8(parts[3], low), bit4);
+      return _mm256_blendv_epi8(lower, upper, _mm256_slli_epi16(high, 6 - shift));
+    }
+    return lower;
   }
 };
 

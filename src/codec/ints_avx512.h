@@ -19,6 +19,8 @@ inline Ints spread_ints(const std::byte* at) {
 // Bytes 0 and 2, or 1 and 3, of each four, widened to 16 bits.
 inline Ints even_bytes(Ints a) { return _mm512_srai_epi16(_mm512_slli_epi16(a, 8), 8); }
 inline Ints odd_bytes(Ints a) { return _mm512_srai_epi16(a, 8); }
+inline Ints even_unsigned(Ints a) { return _mm512_and_si512(a, _mm512_set1_epi16(0xff)); }
+inline Ints odd_unsigned(Ints a) { return _mm512_srli_epi16(a, 8); }
 // sum + the products of both 16-bit halves of each lane.
 // Written out, since g++ 12 copies the sum before and after its own intrinsic.
 inline Ints add_dots(Ints sum, Ints a, Ints b) {
@@ -49,6 +51,7 @@ inline Ints add_byte_dots(Ints sum, Ints a, Ints b) {
   asm("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
   return sum;
 }
+constexpr bool kHasShortSums = false;
 inline Ints sub_ints(Ints a, int b) { return _mm512_sub_epi32(a, _mm512_set1_epi32(b)); }
 
 // Bits [shift, shift + width) of each byte.
@@ -71,13 +74,11 @@ template <int kWidth>
 inline Ints join_bits(Ints low, Ints high) {
   return _mm512_or_si512(low, _mm512_slli_epi16(high, kWidth));
 }
-inline Ints add_bytes(Ints a, int b) {
-  return _mm512_add_epi8(a, _mm512_set1_epi8(static_cast<char>(b)));
-}
 
 // Bytes by codes of kBits bits, from a table of 64 that repeats them.
 template <int kBits>
 struct ByteTable {
+  static constexpr bool kTakesPlanes = false;
   Ints bytes;
   explicit ByteTable(const std::int8_t* from) : bytes(_mm512_loadu_si512(from)) {}
   Ints at(Ints codes) const { return _mm512_permutexvar_epi8(codes, bytes); }

@@ -52,11 +52,21 @@ inline Ints even_bytes(const Ints& a) {
 inline Ints odd_bytes(const Ints& a) {
   return make_ints([&](int i) { return halves(byte_of(a.lanes[i], 1), byte_of(a.lanes[i], 3)); });
 }
+inline Ints even_unsigned(const Ints& a) {
+  return make_ints([&](int i) { return a.lanes[i] & 0x00ff00ff; });
+}
+inline Ints odd_unsigned(const Ints& a) {
+  return make_ints([&](int i) { return a.lanes[i] >> 8 & 0x00ff00ff; });
+}
+// Sums are modulo 2^32, as those of vectors are.
+inline std::int32_t wrapped_sum(std::int32_t a, std::int32_t b) {
+  return static_cast<std::int32_t>(static_cast<std::uint32_t>(a) + static_cast<std::uint32_t>(b));
+}
 // sum + the products of both 16-bit halves of each lane.
 inline Ints add_dots(const Ints& sum, const Ints& a, const Ints& b) {
   return make_ints([&](int i) {
-    return sum.lanes[i] + low_half(a.lanes[i]) * low_half(b.lanes[i]) +
-           high_half(a.lanes[i]) * high_half(b.lanes[i]);
+    return wrapped_sum(sum.lanes[i], low_half(a.lanes[i]) * low_half(b.lanes[i]) +
+                                         high_half(a.lanes[i]) * high_half(b.lanes[i]));
   });
 }
 inline Floats to_floats(const Ints& a) {
@@ -116,8 +126,12 @@ inline Ints add_byte_dots(const Ints& sum, const Ints& a, const Ints& b) {
     return lane;
   });
 }
+constexpr bool kHasShortSums = false;
 inline Ints sub_ints(const Ints& a, int b) {
-  return make_ints([&](int i) { return a.lanes[i] - b; });
+  return make_ints([&](int i) {
+    return static_cast<std::int32_t>(static_cast<std::uint32_t>(a.lanes[i]) -
+                                     static_cast<std::uint32_t>(b));
+  });
 }
 
 // Bits [shift, shift + width) of each byte.
@@ -130,13 +144,11 @@ template <int kWidth>
 inline Ints join_bits(const Ints& low, const Ints& high) {
   return make_bytes([&](int i) { return memory_byte(low, i) | memory_byte(high, i) << kWidth; });
 }
-inline Ints add_bytes(const Ints& a, int b) {
-  return make_bytes([&](int i) { return memory_byte(a, i) + b; });
-}
 
 // Bytes by codes of kBits bits, from a table of 64 that repeats them.
 template <int kBits>
 struct ByteTable {
+  static constexpr bool kTakesPlanes = false;
   const std::int8_t* bytes;
   explicit ByteTable(const std::int8_t* from) : bytes(from) {}
   Ints at(const Ints& codes) const {

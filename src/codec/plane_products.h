@@ -18,17 +18,24 @@ struct PlaneCodes {
   // Vectors of 64 codes in whole units of both planes.
   static constexpr int kSpan = 8 / (kHigh == 0 ? kLow : kHigh < kLow ? kHigh : kLow);
 
-  // Half `half` (of the lanes) of vector `vector` of 64 codes.
-  QUIRE_INLINE static Ints at(const std::byte* low, const std::byte* high, int vector, int half) {
+  // Half `half` (of the lanes) of vector `vector` of 64 codes, mapped; the high plane has a number
+  // of its own for it.
+  template <class Map>
+  QUIRE_INLINE static Ints at(const Map& map, const std::byte* low, int vector,
+                              const std::byte* high, int high_vector, int half) {
     const int at = half * (4 * kLanes);
     const Ints codes =
         byte_bits<kLow>(load_ints(low + vector / (8 / kLow) * 64 + at), vector % (8 / kLow) * kLow);
     if constexpr (kHigh == 0) {
-      return codes;
+      return map.at(codes);
     } else {
-      return join_bits<kLow>(codes,
-                             byte_bits<kHigh>(load_ints(high + vector / (8 / kHigh) * 64 + at),
-                                              vector % (8 / kHigh) * kHigh));
+      const Ints upper = load_ints(high + high_vector / (8 / kHigh) * 64 + at);
+      const int shift = high_vector % (8 / kHigh) * kHigh;
+      if constexpr (Map::kTakesPlanes) {
+        return map.at_planes(codes, upper, shift);
+      } else {
+        return map.at(join_bits<kLow>(codes, byte_bits<kHigh>(upper, shift)));
+      }
     }
   }
 };
@@ -45,14 +52,28 @@ struct KeyPlanes {
   QUIRE_INLINE void advance(int tiles) { data += tiles * tile_bytes; }
 };
 
-template <class Ops, int R, int N, int kBits, class Map>
-QUIRE_INLINE void add_products(const KeyPlanes<kBits, Map>& lines, const std::byte* weights,
-                               std::ptrdiff_t row_bytes, Prefetcher& ahead,
-                               typename Ops::Sum (&sums)[R][N]) {
+// add_step with sums of 16 bits.
+template <class Ops, int R, int N>
+QUIRE_INLINE void add_short_step(const typename Ops::Operand (&x)[N], const std::byte* weights,
+                                 std::ptrdiff_t row_bytes, typename Ops::Sum (&sums)[R][N]) {
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) {
+    const typename Ops::Weight w = Ops::weight(weights + r * row_bytes);
+#pragma GCC unroll 8
+    for (int n = 0; n < N; ++n) sums[r][n] = add_short(sums[r][n], x[n], w);
+  }
+}
+
+// Steps [from, from + count), in whole spans; sums have 32 bits, or 16 where `kShort`.
+template <class Ops, bool kShort, int R, int N, int kBits, class Map>
+QUIRE_INLINE void add_spans(const KeyPlanes<kBits, Map>& lines, int from, int count,
+                            const std::byte* weights, std::ptrdiff_t row_bytes, Prefetcher& ahead,
+                            typename Ops::Sum (&sums)[R][N]) {
   using Codes = PlaneCodes<kBits>;
-  const std::byte* low = lines.data;
-  const std::byte* high = lines.data + lines.high_at;
-  for (int step = 0; step < lines.steps; step += Codes::kSpan) {
+  const std::byte* low = lines.data + from * 8 * Codes::kLow;
+  const std::byte* high = lines.data + lines.high_at + from * 8 * Codes::kHigh;
+  weights += from * Ops::kStepBytes;
+  for (int step = 0; step < count; step += Codes::kSpan) {
 #pragma GCC unroll 8
     for (int i = 0; i < Codes::kSpan; ++i) {
       typename Ops::Operand x[N];
@@ -60,14 +81,40 @@ QUIRE_INLINE void add_products(const KeyPlanes<kBits, Map>& lines, const std::by
       for (int n = 0; n < N; ++n) {
         const std::ptrdiff_t tile = n / kVectorsPerTile * lines.tile_bytes;
         x[n] =
-            Ops::operand(lines.map.at(Codes::at(low + tile, high + tile, i, n % kVectorsPerTile)));
+            Ops::operand(Codes::at(lines.map, low + tile, i, high + tile, i, n % kVectorsPerTile));
       }
-      add_step<Ops>(x, weights, row_bytes, sums);
+      if constexpr (kShort) {
+        add_short_step<Ops>(x, weights, row_bytes, sums);
+      } else {
+        add_step<Ops>(x, weights, row_bytes, sums);
+      }
       weights += Ops::kStepBytes;
       ahead.step();
     }
     low += Codes::kSpan * 8 * Codes::kLow;
     high += Codes::kSpan * 8 * Codes::kHigh;
+  }
+}
+
+template <class Ops, int R, int N, int kBits, class Map>
+QUIRE_INLINE void add_products(const KeyPlanes<kBits, Map>& lines, const std::byte* weights,
+                               std::ptrdiff_t row_bytes, Prefetcher& ahead,
+                               typename Ops::Sum (&sums)[R][N]) {
+  constexpr int kRun = Ops::kShortSteps / PlaneCodes<kBits>::kSpan * PlaneCodes<kBits>::kSpan;
+  if constexpr (kRun == 0) {
+    add_spans<Ops, false>(lines, 0, lines.steps, weights, row_bytes, ahead, sums);
+  } else {
+    for (int step = 0; step < lines.steps; step += kRun) {
+      typename Ops::Sum shorts[R][N];
+#pragma GCC unroll 8
+      for (int i = 0; i < R * N; ++i) shorts[i / N][i % N] = Ops::zero();
+      const int count = lines.steps - step < kRun ? lines.steps - step : kRun;
+      add_spans<Ops, true>(lines, step, count, weights, row_bytes, ahead, shorts);
+#pragma GCC unroll 8
+      for (int i = 0; i < R * N; ++i) {
+        sums[i / N][i % N] = add_shorts(sums[i / N][i % N], shorts[i / N][i % N]);
+      }
+    }
   }
 }
 
@@ -99,15 +146,8 @@ QUIRE_INLINE void add_products(const ValuePlanes<kBits, Map>& lines, const std::
 #pragma GCC unroll 8
     for (int n = 0; n < N; ++n) {
       const int vector = n / kVectorsPerTile;
-      Ints codes = PlaneCodes<Codes::kLow>::at(low, low, first + vector, n % kVectorsPerTile);
-      if constexpr (Codes::kHigh > 0) {
-        const int at = lines.first + vector;
-        codes = join_bits<Codes::kLow>(
-            codes, byte_bits<Codes::kHigh>(load_ints(high + at / (8 / Codes::kHigh) * 64 +
-                                                     n % kVectorsPerTile * (4 * kLanes)),
-                                           at % (8 / Codes::kHigh) * Codes::kHigh));
-      }
-      x[n] = Ops::operand(lines.map.at(codes));
+      x[n] = Ops::operand(Codes::at(lines.map, low, first + vector, high, lines.first + vector,
+                                    n % kVectorsPerTile));
     }
     add_step<Ops>(x, weights, row_bytes, sums);
     low += lines.step_bytes;

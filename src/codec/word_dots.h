@@ -59,6 +59,17 @@ struct Int8Ops : Int16Ops {
   }
 };
 
+// Codes that are unsigned, which takes less to widen; the header is an IntHeader.
+struct UnsignedWordOps : Int8Ops {
+  QUIRE_INLINE static Operand load(const std::byte* data) { return operand(load_ints(data)); }
+  QUIRE_INLINE static Operand operand(const Ints& codes) {
+    return {even_unsigned(codes), odd_unsigned(codes)};
+  }
+  static constexpr int kShortSteps = 0;
+  using IntOps::mixed;
+  using IntOps::score;
+};
+
 // With room for the padding behind a part that begins anywhere.
 inline std::size_t code_bytes(int count) noexcept {
   return round_up_64(Int16Ops::kHeaderBytes + (static_cast<std::size_t>(count) + 2 * kTile) * 2);
@@ -71,6 +82,23 @@ QUIRE_INLINE float store_codes(const float* from, int count, std::byte* to) {
     store_quads_i16(to + i * 2, mul(load_floats(from + i), spread(scale.to_ints)));
   }
   return scale.to_floats;
+}
+
+// The same with an IntHeader in front, for codes that count from `middle`.
+QUIRE_INLINE void store_words(const float* from, int count, int middle, std::byte* codes,
+                              std::byte* header) {
+  const float scale = store_codes(from, count, codes);
+  const std::int32_t ones = 0x00010001;
+  constexpr int kVector = 2 * kLanes;
+  Ints sums = zero_ints();
+  int i = 0;
+  for (; i + kVector <= count; i += kVector) {
+    sums = add_dots(sums, load_ints(codes + i * 2),
+                    spread_ints(reinterpret_cast<const std::byte*>(&ones)));
+  }
+  int sum = sum_of_ints(sums);
+  for (; i < count; ++i) sum += reinterpret_cast<const std::int16_t*>(codes)[i];
+  *reinterpret_cast<IntHeader*>(header) = {scale, offset_of(sum, middle), 0.0f, 0};
 }
 
 inline void prepare_codes(const float* query, int dim, int split, std::byte* prepared) noexcept {

@@ -70,7 +70,11 @@ inline double tq_step(const Codec& codec, Isa isa, int bits) {
   const Kernel& kernel = *codec.kernels[static_cast<std::size_t>(isa)];
   std::vector<std::byte> expanded(kernel.expanded_bytes(Side::value, kSlots, kDim));
   kernel.expand(Side::value, {data.data(), nullptr, kSlots, kDim, kDim}, expanded.data());
-  return tq_levels(bits).back() / static_cast<double>(static_cast<signed char>(expanded[0]));
+  // Words are multiplied with bytes that count from 128.
+  const bool words = CodedSide{&codec, isa, {}, nullptr, nullptr}.has_words();
+  const auto byte =
+      words ? static_cast<std::byte>(static_cast<int>(expanded[0]) - 128) : expanded[0];
+  return tq_levels(bits).back() / static_cast<double>(static_cast<signed char>(byte));
 }
 
 // What the levels of tq are off by as multiples of their step; 0 for dual.

@@ -6,9 +6,8 @@
 //
 // Steps are folded into the query once for a page, which then has codes of its own; the second sum
 // is made there too. Counting codes from h keeps the rounding of the query's codes from being
-// multiplied by their mean. With 8-bit operands (byte_dots.h) up to 5 bits, where codes stay
-// unsigned and h times the sum of the query's codes is taken off; 6 bits are worth 15-bit ones
-// (word_dots.h).
+// multiplied by their mean: codes stay unsigned, and h times the sum of the query's codes is taken
+// off. With 8-bit operands (byte_dots.h) up to 5 bits; 6 bits are worth 15-bit ones (word_dots.h).
 #pragma once
 
 #include "codec/byte_dots.h"
@@ -19,29 +18,15 @@
 namespace quire {
 namespace {
 
-// Sums of 15-bit operands with a base, as ByteHeader has it.
-struct BasedWordOps : Int8Ops {
-  QUIRE_INLINE static Floats score(const Sum& sum, const std::byte* at, int,
-                                   const std::byte* scales) {
-    const auto& header = *reinterpret_cast<const ByteHeader*>(at);
-    const Floats dots = mul(to_floats(sum), spread(header.scale));
-    return mul(quire::add(dots, spread(header.base)), load_f16(scales));
-  }
-};
-
-// Codes as they are multiplied: bytes are unsigned, words count from the middle.
-template <int kBits>
-struct DualCodes {
-  static constexpr bool kWords = kBits == 6;
-  static Ints at(const Ints& codes) {
-    if constexpr (kWords) return add_bytes(codes, -(1 << (kBits - 1)));
-    return codes;
-  }
+// Codes are multiplied as they are.
+struct SameCodes {
+  static constexpr bool kTakesPlanes = false;
+  static Ints at(const Ints& codes) { return codes; }
 };
 
 template <int kBits>
 struct Dual {
-  static constexpr bool kWords = DualCodes<kBits>::kWords;
+  static constexpr bool kWords = kBits == 6;
   static constexpr int kMiddle = 1 << (kBits - 1);
 
   static bool takes_keys(int dim, int split) noexcept {
@@ -89,28 +74,27 @@ struct Dual {
         store_floats(scaled + c, mul(q, load_floats(step + c)));
         sums = fma(q, load_floats(middle + c), sums);
       }
-      auto& header = *reinterpret_cast<ByteHeader*>(folded);
       if constexpr (kWords) {
-        header = {store_codes(scaled, count, folded + Int16Ops::kHeaderBytes), 0, 0.0f, 0};
+        store_words(scaled, count, kMiddle, folded + sizeof(IntHeader), folded);
       } else {
         store_query_bytes(scaled, count, kMiddle, folded);
       }
-      header.base = sum_of(sums);
+      reinterpret_cast<IntHeader*>(folded)->base = sum_of(sums);
     }
   }
 
   static void expand(Side side, const PageSide& page, std::byte* to) noexcept {
-    unpack_page<kBits>(side, page, to, DualCodes<kBits>());
+    unpack_page<kBits>(side, page, to, SameCodes());
   }
 
-  using Ops = Select<kWords, BasedWordOps, KeyByteOps>;
+  using Ops = Select<kWords, UnsignedWordOps, SmallKeyOps<kBits>>;
 
   static bool takes_coded(Side side, int dim) noexcept { return whole_units<kBits>(side, dim); }
 
   static void coded_scores(const PageSide& keys, int first, int end, const Operands& queries,
                            float* out, std::ptrdiff_t out_stride, const Ahead& ahead) noexcept {
     plane_scores<FewRows<Ops>, kBits>(keys, first, end, queries, out, out_stride, ahead,
-                                      DualCodes<kBits>());
+                                      SameCodes());
   }
 
   static constexpr Kernel kernel() {

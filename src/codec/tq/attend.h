@@ -67,7 +67,7 @@ struct TqLevels {
     for (int i = 0; i < 64; ++i) {
       const int code = i % (2 * kHalf) - kHalf;
       const int level = code < 0 ? -multiple(-1 - code, kExactStep) : multiple(code, kExactStep);
-      bytes[i] = static_cast<std::int8_t>(middle + level);
+      bytes[i] = static_cast<std::int8_t>(static_cast<std::uint8_t>(middle + level));
     }
   }
 };
@@ -75,8 +75,11 @@ struct TqLevels {
 template <int kBits>
 struct Tq {
   using Levels = TqLevels<kBits>;
-  static constexpr Levels kKeyLevels{Levels::kWords ? 0 : Levels::kMiddle};
-  static constexpr Levels kValueLevels{0};
+  // Words are multiplied with unsigned bytes, bytes with such of the other sign.
+  static constexpr int kKeyMiddle = Levels::kWords ? 128 : Levels::kMiddle;
+  static constexpr int kValueMiddle = Levels::kWords ? 128 : 0;
+  static constexpr Levels kKeyLevels{kKeyMiddle};
+  static constexpr Levels kValueLevels{kValueMiddle};
 
   static bool takes_keys(int dim, int split) noexcept {
     return split >= dim && dim <= (Levels::kWords ? kLargestPart : kMostChannels);
@@ -86,24 +89,27 @@ struct Tq {
     return Levels::kWords ? code_bytes(count) : byte_row_bytes(count + 3 * kTile);
   }
 
-  static void prepare(const float* query, int dim, int split, std::byte* prepared) noexcept {
+  static void prepare(const float* query, int dim, int, std::byte* prepared) noexcept {
+    float padded[kMostChannels + kTile];
+    int count = 0;
+    for (; count < dim; ++count) padded[count] = query[count];
+    for (; count % kTile != 0; ++count) padded[count] = 0.0f;
     if constexpr (Levels::kWords) {
-      prepare_codes(query, dim, split, prepared);
+      store_words(padded, count, kKeyMiddle, prepared + sizeof(IntHeader), prepared);
     } else {
-      float padded[kMostChannels + kTile];
-      int count = 0;
-      for (; count < dim; ++count) padded[count] = query[count];
-      for (; count % kTile != 0; ++count) padded[count] = 0.0f;
-      store_query_bytes(padded, count, Levels::kMiddle, prepared);
+      store_query_bytes(padded, count, kKeyMiddle, prepared);
     }
-    *reinterpret_cast<float*>(prepared) *= Levels::kStep;
+    reinterpret_cast<IntHeader*>(prepared)->scale *= Levels::kStep;
   }
 
   static void weigh(const PageSide& values, const float* weights, int first, int end,
                     std::byte* prepared) noexcept {
     if constexpr (Levels::kWords) {
-      weigh_codes(values, weights, first, end, prepared);
-      *reinterpret_cast<float*>(prepared) *= Levels::kStep;
+      float scaled[256];
+      scale_weights(values, weights, first, end, scaled);
+      store_words(scaled, end - first, kValueMiddle, prepared + sizeof(IntHeader) + first * 2,
+                  prepared);
+      reinterpret_cast<IntHeader*>(prepared)->scale *= Levels::kStep;
     } else {
       store_weight_bytes(values, weights, first, end, Levels::kStep, prepared);
     }
@@ -114,8 +120,8 @@ struct Tq {
     unpack_page<kBits>(side, page, to, table);
   }
 
-  using KeyOps = Select<Levels::kWords, Int8Ops, KeyByteOps>;
-  using ValueOps = Select<Levels::kWords, Int8Ops, ValueByteOps>;
+  using KeyOps = Select<Levels::kWords, UnsignedWordOps, KeyByteOps>;
+  using ValueOps = Select<Levels::kWords, UnsignedWordOps, ValueByteOps>;
 
   static bool takes_coded(Side side, int dim) noexcept { return whole_units<kBits>(side, dim); }
 
