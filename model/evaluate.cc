@@ -157,14 +157,14 @@ Result<EvalRow> row_of(const Tally& tally, const Tally& reference) {
 }
 
 Result<std::vector<Tally>> make_tallies(const Model& model, const EvalOptions& options) {
-  std::vector<NamedCodec> codecs = {{"f16", {"f16", "f16"}}};
+  std::vector<NamedCodec> codecs = {{"f16", {{"f16", "f16"}}}};
   for (const NamedCodec& codec : options.codecs) {
     if (codec.name != "f16") codecs.push_back(codec);
   }
   std::vector<Tally> tallies;
   for (const NamedCodec& codec : codecs) {
     CacheSpec spec = model.cache_spec();
-    spec.set_codec(codec.codec.key, codec.codec.value);
+    MODEL_CHECK(codec.codec.apply_to(spec));
     MODEL_TRY(Cache cache, Cache::create(spec));
     tallies.push_back(
         {.name = codec.name, .cache = std::move(cache), .losses = {}, .divergences = {}});

@@ -12,14 +12,14 @@
 #include <string>
 #include <vector>
 
+#include "model/assignment.h"
 #include "model/model.h"
-#include "quire/spec.hpp"
 
 namespace quire::model {
 
 struct NamedCodec {
   std::string name;
-  CodecPair codec;
+  Assignment codec;
 };
 
 struct EvalOptions {

@@ -58,7 +58,7 @@ class Evaluate : public ::testing::Test {
 TEST_F(Evaluate, NumbersAreThoseOfDecodingOneByOne) {
   const Model model = load();
   EvalOptions options;
-  options.codecs = {{"f16", {"f16", "f16"}}, {"coarse", {"fp8_e5m2", "fp8_e5m2"}}};
+  options.codecs = {{"f16", {{"f16", "f16"}}}, {"coarse", {{"fp8_e5m2", "fp8_e5m2"}}}};
   options.context = kContext;
   options.chunks = 9;
   options.step_tokens = 64;
@@ -132,6 +132,27 @@ TEST_F(Evaluate, NumbersAreThoseOfDecodingOneByOne) {
   for (const EvalRow& row : evaluation.rows) EXPECT_GT(row.tokens_per_second, 0);
 }
 
+TEST_F(Evaluate, LayersMayHaveCodecsOfTheirOwn) {
+  const Model model = load();
+  EvalOptions options;
+  const CodecPair exact{"f16", "f16"};
+  const CodecPair coarse{"fp8_e5m2", "fp8_e5m2"};
+  options.codecs = {{"all", {coarse}},
+                    {"each", {{}, {coarse, coarse, coarse}}},
+                    {"none", {{}, {exact, exact, exact}}},
+                    {"one", {{}, {exact, {"f16", "fp8_e5m2"}, exact}}}};
+  options.context = kContext;
+  const std::vector<EvalRow> rows = evaluate(model, tokens_, options).value().rows;
+  ASSERT_EQ(rows.size(), 5u);
+  EXPECT_EQ(rows[2].kld_mean, rows[1].kld_mean);
+  EXPECT_EQ(rows[2].bits_per_value, 8);
+  EXPECT_EQ(rows[3].kld_mean, 0);
+  EXPECT_EQ(rows[3].bits_per_value, 16);
+  EXPECT_GT(rows[4].kld_mean, 0);
+  EXPECT_LT(rows[4].kld_mean, rows[1].kld_mean);
+  EXPECT_DOUBLE_EQ(rows[4].bits_per_value, 16 - 8.0 / 6);
+}
+
 TEST_F(Evaluate, BytesAreThoseOfTheCacheAtFullContext) {
   const Model model = load();
   EvalOptions options;
@@ -147,7 +168,7 @@ TEST_F(Evaluate, BytesAreThoseOfTheCacheAtFullContext) {
 TEST_F(Evaluate, ReferenceAttentionMeasuresTheSame) {
   const Model model = load();
   EvalOptions options;
-  options.codecs = {{"coarse", {"fp8_e5m2", "fp8_e5m2"}}};
+  options.codecs = {{"coarse", {{"fp8_e5m2", "fp8_e5m2"}}}};
   options.context = kContext;
   const EvalRow attended = evaluate(model, tokens_, options).value().rows[1];
   options.reference_attention = true;
@@ -172,8 +193,12 @@ TEST_F(Evaluate, BadOptionsAreRefused) {
   options.chunks = 0;
   expect(options, "0 chunks");
   options.chunks = 1;
-  options.codecs = {{"odd", {"f17", "f16"}}};
+  options.codecs = {{"odd", {{"f17", "f16"}}}};
   expect(options, "f17");
+  options.codecs = {{"short", {{}, std::vector<CodecPair>(2)}}};
+  expect(options, "codecs of 2 layers were given, the model has 3");
+  options.codecs = {{"blocks", {{}, {{"f16", "f16"}, {"q4_0", "f16"}, {"f16", "f16"}}}}};
+  expect(options, "layer 1: q4_0 takes no keys of 8 channels");
 }
 
 }  // namespace

@@ -300,6 +300,39 @@ TEST(Model, TheCacheSpecHasTheModelsRules) {
   EXPECT_EQ(spec.threads, 1);
 }
 
+TEST(Model, PartsAreTheWhole) {
+  const Subject subject(TinyModel({}, 20));
+  const Model model = subject.load();
+  const std::vector<int> tokens = random_tokens(30, 21);
+  Cache cache = f32_cache(model);
+  const Logits whole = append(model, cache, cache.open().value(), tokens);
+
+  const Batch batch = Batch().add(cache.open().value().id(), 0, 30);
+  Step step = cache.begin(batch).value();
+  std::vector<float> stream = model.embed(tokens).value();
+  for (int layer = 0; layer < 3; ++layer) {
+    EXPECT_FALSE(step.commit());  // layers are missing
+    model.run_layers(step, batch, layer, layer + 1, stream).value();
+  }
+  std::vector<float> logits(2 * 40);
+  const std::vector<std::int64_t> rows = {29, 7};
+  model.predict(stream, rows, logits.data()).value();
+  step.commit().value();
+  // Products of two rows may round as those of thirty do not.
+  for (std::size_t i = 0; i < 40; ++i) {
+    EXPECT_NEAR(logits[i], whole[29][i], 1e-4);
+    EXPECT_NEAR(logits[40 + i], whole[7][i], 1e-4);
+  }
+
+  Step other = cache.begin(Batch().add(cache.open().value().id(), 0, 30)).value();
+  EXPECT_FALSE(model.run_layers(other, batch, 0, 4, stream));
+  EXPECT_FALSE(model.run_layers(other, batch, 2, 1, stream));
+  EXPECT_FALSE(model.run_layers(other, batch, -1, 1, stream));
+  stream.pop_back();
+  EXPECT_FALSE(model.run_layers(other, batch, 0, 1, stream));
+  EXPECT_FALSE(model.predict(stream, rows, logits.data()));  // 29 whole rows
+}
+
 TEST(Model, BadCallsAreRefused) {
   const Subject subject(TinyModel({}, 19));
   const Model model = subject.load();

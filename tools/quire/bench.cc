@@ -10,6 +10,7 @@ void add_bench(CLI::App& program) {
   add_bench_put(*bench);
   add_bench_attention(*bench);
   add_bench_codec(*bench);
+  add_bench_model(*bench);
 }
 
 }  // namespace quire::tool

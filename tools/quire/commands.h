@@ -13,6 +13,8 @@ void add_demo(CLI::App& program);
 void add_bench(CLI::App& program);
 // eval: what codecs cost in quality, on a model and a text.
 void add_eval(CLI::App& program);
+// tune: which codec each layer takes, within a budget.
+void add_tune(CLI::App& program);
 // generate: a model goes on with a text.
 void add_generate(CLI::App& program);
 // chat: a conversation whose history lies in a cache.
@@ -26,5 +28,7 @@ void add_bench_put(CLI::App& bench);
 void add_bench_attention(CLI::App& bench);
 // bench codec: what each codec takes, loses and how fast it is.
 void add_bench_codec(CLI::App& bench);
+// bench model: tokens per second of a whole model.
+void add_bench_model(CLI::App& bench);
 
 }  // namespace quire::tool

@@ -23,9 +23,9 @@ namespace quire::tool {
 namespace {
 
 struct Options {
-  ModelChoice model;
+  ModelChoice model{.path = {}, .weights = "f32"};
   std::string text;
-  std::vector<model::NamedCodec> codecs = {{"int8", {"int8", "int8"}}};
+  std::vector<model::NamedCodec> codecs = {{"int8", {{"int8", "int8"}}}};
   std::int64_t context = 2048;
   std::int64_t chunks = 4;
   std::string attention = "quire";
@@ -123,9 +123,9 @@ void add_eval(CLI::App& program) {
   add_list(
       *eval, "--codec", options->codecs,
       [](const std::string& name) {
-        return model::NamedCodec{name, codec_of(name)};
+        return model::NamedCodec{name, assignment_of(name)};
       },
-      "Presets, codecs or key/value pairs of codecs; f16 is always measured");
+      "Presets, codecs, key/value pairs or @FILE of quire tune; f16 is always measured");
   eval->add_option("--context", options->context, "Tokens of a chunk")
       ->check(CLI::Range(std::int64_t{4}, std::int64_t{1} << 20));
   eval->add_option("--chunks", options->chunks, "Chunks, at most")

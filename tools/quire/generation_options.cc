@@ -5,13 +5,18 @@
 namespace quire::tool {
 
 void CacheChoice::add_to(CLI::App& command) {
-  command
-      .add_option("--codec", codec,
-                  "How the cache keeps keys and values: a preset, a codec or a key/value pair")
-      ->check([](const std::string& text) {
-        const Result<CodecPair> pair = quire::parse_codec(text);
-        return pair ? std::string() : pair.error().text;
-      });
+  command.add_option_function<std::string>(
+      "--codec",
+      [this](const std::string& text) {
+        try {
+          assignment = assignment_of(text);
+        } catch (const std::invalid_argument& error) {
+          throw CLI::ValidationError("--codec", error.what());
+        }
+        codec = text;
+      },
+      "How the cache keeps keys and values: a preset, a codec, a key/value pair, or @FILE of quire "
+      "tune");
   command
       .add_option("--window", window, "Tokens that a token sees, itself included; older ones go")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
@@ -24,7 +29,7 @@ void CacheChoice::add_to(CLI::App& command) {
 
 Cache CacheChoice::create(const model::Model& model) const {
   CacheSpec spec = model.cache_spec();
-  spec.set_codec(codec).value();
+  assignment.apply_to(spec).value();
   if (window > 0) {
     for (LayerSpec& layer : spec.layers) layer.pattern = Pattern::window(window);
   }

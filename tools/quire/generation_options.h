@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 
+#include "model/assignment.h"
 #include "model/model.h"
 #include "model/sampler.h"
 #include "quire/cache.hpp"
@@ -13,7 +14,8 @@
 namespace quire::tool {
 
 struct CacheChoice {
-  std::string codec = "f16";
+  std::string codec = "f16";             // as it was given
+  model::Assignment assignment;          // what it names
   std::int64_t window = 0;               // 0: as the model has it
   std::uint64_t memory_limit_bytes = 0;  // 0: none
   std::int64_t context = 0;              // 0: the model's own; none with a window

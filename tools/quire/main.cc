@@ -30,6 +30,7 @@ int run(int argc, char** argv) {
   quire::tool::add_demo(program);
   quire::tool::add_bench(program);
   quire::tool::add_eval(program);
+  quire::tool::add_tune(program);
   quire::tool::add_generate(program);
   quire::tool::add_chat(program);
   try {

@@ -33,6 +33,12 @@ CodecPair codec_of(const std::string& text) {
   return *codec;
 }
 
+model::Assignment assignment_of(const std::string& text) {
+  Result<model::Assignment> assignment = model::find_assignment(text);
+  if (!assignment) throw std::invalid_argument(assignment.error().text);
+  return *std::move(assignment);
+}
+
 std::vector<CodecPair> codecs_of(const std::vector<std::string>& texts) {
   std::vector<CodecPair> codecs;
   for (const std::string& text : texts) codecs.push_back(codec_of(text));

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "model/assignment.h"
 #include "quire/spec.hpp"
 
 namespace quire::tool {
@@ -38,6 +39,9 @@ std::int64_t parse_count(const std::string& text, std::int64_t least, std::int64
 CodecPair codec_of(const std::string& text);
 std::vector<CodecPair> codecs_of(const std::vector<std::string>& texts);
 std::string name_of(const CodecPair& codec);
+
+// The same, or "@path" of a file with a pair for each layer.
+model::Assignment assignment_of(const std::string& text);
 
 // Every codec that encodes both sides, and every preset.
 std::vector<CodecPair> all_codecs();
