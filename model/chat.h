@@ -1,14 +1,17 @@
 // A chat template turns a conversation into the text that a model was trained to continue.
 //
-// Model files carry their template as a program in the language Jinja. It is recognised, not run:
-// known are the templates of the form ChatML, in which every message is
+// Model files carry their template as a program in the language Jinja. It is recognised, not run.
+// Known are these forms:
 //
-//     <|im_start|>role
-//     content<|im_end|>
+//     ChatML    <|im_start|>role\ncontent<|im_end|>\n            SmolLM2, Qwen 2 and 2.5 without
+//     tools Llama 3   <|start_header_id|>role<|end_header_id|>\n\ncontent<|eot_id|> Gemma
+//     <start_of_turn>role\ncontent<end_of_turn>\n      the assistant's role is "model" Mistral
+//     [INST] content [/INST], and an answer ends with </s>
 //
-// with or without a system message that is put first when a conversation brings none (SmolLM2,
-// Qwen 2 and 2.5 without tools). Anything else is refused: a model answers badly, and without an
-// error, to a form it does not know.
+// ChatML may have a system message that is put first when a conversation brings none. Gemma and
+// Mistral take no system message. Llama 3 and Gemma leave out white space around a message (here:
+// that of ASCII). Anything else is refused: a model answers badly, and without an error, to a form
+// it does not know.
 //
 // A conversation is encoded part by part, so that only the template's own marks become special
 // tokens; "<|im_end|>" inside a message stays text.
@@ -40,12 +43,13 @@ class ChatTemplate {
   // What is put first when a conversation brings no system message.
   const std::optional<std::string>& default_system() const { return default_system_; }
 
-  // The conversation as text; with `reply` it ends where the assistant's answer begins.
+  // The conversation as text, without the model's first token; with `reply` it ends where the
+  // assistant's answer begins.
   std::string render(std::span<const Message> messages, bool reply) const;
 
   // The conversation as tokens, with the model's first token if it wants one. Where no message has
   // text that looks like a special token these are the ids of render(). Refused when the vocabulary
-  // lacks the marks.
+  // lacks the marks, and for a system message where the form has none.
   Result<std::vector<int>> encode(const Tokenizer& tokenizer, std::span<const Message> messages,
                                   bool reply) const;
 
@@ -59,17 +63,24 @@ class ChatTemplate {
   Result<std::vector<int>> encode_end(const Tokenizer& tokenizer) const;
 
  private:
+  enum class Form { chatml, llama3, gemma, mistral };
   struct Part {
     std::string text;
     bool is_mark = false;
   };
-  static void add_message(const Message& message, std::vector<Part>& parts);
-  static void add_end(std::vector<Part>& parts);
-  static void add_reply(std::vector<Part>& parts);
-  static Result<std::vector<int>> encode_parts(const Tokenizer& tokenizer,
-                                               const std::vector<Part>& parts, bool bos);
+
+  explicit ChatTemplate(Form form) : form_(form) {}
+
+  Result<void> check(const Message& message) const;
+  void add_message(const Message& message, std::vector<Part>& parts) const;
+  void add_begin(const std::string& role, std::vector<Part>& parts) const;
+  void add_end(std::vector<Part>& parts) const;
+  void add_reply(std::vector<Part>& parts) const;
+  Result<std::vector<int>> encode_parts(const Tokenizer& tokenizer, const std::vector<Part>& parts,
+                                        bool bos) const;
   std::vector<Part> parts_of(std::span<const Message> messages, bool reply) const;
 
+  Form form_;
   std::optional<std::string> default_system_;
 };
 

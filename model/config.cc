@@ -289,6 +289,13 @@ Result<Vocabulary> read_vocabulary(const Gguf& file) {
   } else {
     vocabulary.types.assign(vocabulary.tokens.size(), 1);
   }
+  if (file.has(prefix + "scores")) {
+    MODEL_TRY(const std::vector<double> scores, file.numbers(prefix + "scores"));
+    vocabulary.scores.assign(scores.begin(), scores.end());
+  }
+  if (file.has(prefix + "add_space_prefix")) {
+    MODEL_TRY(vocabulary.add_space, file.boolean(prefix + "add_space_prefix"));
+  }
   const auto read_id = [&](const char* key, int* id) -> Result<void> {
     const std::string whole = prefix + key;
     if (!file.has(whole)) return {};
@@ -303,6 +310,14 @@ Result<Vocabulary> read_vocabulary(const Gguf& file) {
   MODEL_CHECK(read_id("eos_token_id", &vocabulary.eos));
   MODEL_CHECK(read_id("eot_token_id", &vocabulary.eot));
   MODEL_CHECK(read_id("padding_token_id", &vocabulary.pad));
+  // The marks of a chat are control tokens, also in files that say otherwise, so that they are not
+  // found in plain text; and one that ends a turn does so, also where the file does not say it.
+  for (std::size_t i = 0; i < vocabulary.tokens.size(); ++i) {
+    const std::string& text = vocabulary.tokens[i];
+    const bool ends = text == "<|im_end|>" || text == "<|eot_id|>" || text == "<end_of_turn>";
+    if (ends || text == "<|im_start|>" || text == "<start_of_turn>") vocabulary.types[i] = 3;
+    if (ends && vocabulary.eot < 0) vocabulary.eot = static_cast<int>(i);
+  }
   // Where nothing is said, SentencePiece models begin with the token and byte-level ones do not.
   vocabulary.add_bos = vocabulary.model == "llama" && vocabulary.bos >= 0;
   if (file.has(prefix + "add_bos_token")) {

@@ -4,15 +4,24 @@
 // token fails. Prompts go in steps of 512 tokens; a step holds the rows of all its tokens
 // in all layers until it commits, so larger ones would only take more memory.
 //
+// With a draft, tokens are guessed from the history and go into one step together with the token
+// that was drawn. Each is then drawn as if it had come alone, from the logits of the row before it,
+// and the step commits those that were drawn as guessed. What a query reads does not depend on how
+// tokens are cut into steps, and the sampler is asked once per token in both cases, so the result
+// is that of generating without a draft wherever a row of the model does not depend on its batch;
+// products by BLAS round differently for one row and for several.
+//
 // Thread-safety: none; one generator serves one thread, and any number of sequences of its cache.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
 
+#include "model/lookup_draft.h"
 #include "model/model.h"
 #include "model/sampler.h"
 #include "model/tokenizer.h"
@@ -32,8 +41,10 @@ enum class Stop {
 struct Generation {
   std::vector<int> tokens;  // all of them in the history
   Stop stop = Stop::ended;
-  double first_seconds = 0;  // from the call to the first token
-  double seconds = 0;        // the whole call
+  std::int64_t drafted = 0;   // tokens guessed
+  std::int64_t accepted = 0;  // and of these drawn as guessed; they are among `tokens`
+  double first_seconds = 0;   // from the call to the first token
+  double seconds = 0;         // the whole call
 };
 
 // Whether an error says that there is no room for more tokens, which forgetting some would give.
@@ -45,7 +56,8 @@ using TextFunction = std::function<void(std::string_view text)>;
 class Generator {
  public:
   // Requires: all three outlive the generator; the cache was made from the model's spec.
-  Generator(const Model& model, const Tokenizer& tokenizer, Cache& cache);
+  Generator(const Model& model, const Tokenizer& tokenizer, Cache& cache,
+            const std::optional<LookupDraft>& draft = {});
 
   // Appends tokens to a sequence. The next generate() goes on from there.
   Result<void> feed(const Sequence& sequence, std::span<const int> tokens);
@@ -55,13 +67,27 @@ class Generator {
                               const TextFunction& on_text = {});
 
  private:
+  // What a step with guesses came to.
+  struct Advance {
+    std::size_t accepted = 0;  // guesses
+    std::optional<int> next;   // drawn after them, when it was not the next guess
+  };
+
+  // Begins a step and runs it; the caller commits.
+  Result<Step> forward(const Sequence& sequence, std::span<const int> tokens,
+                       std::span<const std::int64_t> rows, float* logits);
   Result<void> feed_step(const Sequence& sequence, std::span<const int> tokens);
+  // Appends a token that was drawn, and those of the guesses that are drawn after it.
+  Result<Advance> advance(const Sequence& sequence, int id, const std::vector<int>& guesses,
+                          Sampler& sampler);
 
   const Model& model_;
   const Tokenizer& tokenizer_;
   Cache& cache_;
-  std::vector<float> logits_;  // after the last token fed
-  SequenceId fed_{};           // its sequence
+  std::optional<LookupDraft> draft_;
+  std::vector<float> logits_;       // after the last token fed
+  std::vector<float> step_logits_;  // of each row of a step with guesses
+  SequenceId fed_{};                // the sequence of the last token fed
   bool has_logits_ = false;
 };
 

@@ -11,6 +11,7 @@ namespace {
 
 constexpr int kControl = 3;
 constexpr int kUserDefined = 4;
+constexpr int kByte = 6;
 
 // Vocabularies of this kind write bytes as characters that can be seen: printable Latin-1 as
 // itself, the 68 other bytes in order as U+0100 and up.
@@ -44,10 +45,10 @@ struct Alphabet {
 using TokenIds = std::unordered_map<std::string_view, int>;
 
 Result<void> check(const Vocabulary& vocabulary) {
-  if (vocabulary.model != "gpt2") {
+  if (vocabulary.model != "gpt2" && vocabulary.model != "llama") {
     return Error{ErrorCode::not_supported,
                  fmt::format("tokenizer: the algorithm \"{}\" is unknown; known: gpt2 (byte-level "
-                             "byte-pair encoding)",
+                             "byte-pair encoding) and llama (SentencePiece's)",
                              vocabulary.model)};
   }
   const std::size_t size = vocabulary.tokens.size();
@@ -89,9 +90,13 @@ Result<void> add_merge(const TokenIds& ids, std::size_t rank, const std::string&
 
 Result<Tokenizer> Tokenizer::create(const Vocabulary& vocabulary) {
   MODEL_CHECK(check(vocabulary));
-  MODEL_TRY(Splitter splitter, Splitter::create(vocabulary.pre));
-
-  Tokenizer made(std::move(splitter));
+  Tokenizer made;
+  const bool is_spm = vocabulary.model == "llama";
+  if (is_spm) {
+    MODEL_TRY(made.spm_, SpmEncoder::create(vocabulary));
+  } else {
+    MODEL_TRY(made.splitter_, Splitter::create(vocabulary.pre));
+  }
   // Llama 3 takes a piece that is a token as it is, though merges might not lead there.
   const bool takes_whole = vocabulary.pre == "llama-bpe" || vocabulary.pre == "llama3";
   const Alphabet alphabet;
@@ -104,7 +109,9 @@ Result<Tokenizer> Tokenizer::create(const Vocabulary& vocabulary) {
     const bool special = type == kControl || type == kUserDefined;
     made.control_.push_back(type == kControl);
     // What is not written in the alphabet stands for itself.
-    made.bytes_.push_back(special ? text : alphabet.bytes_of(text).value_or(text));
+    made.bytes_.push_back(is_spm    ? SpmEncoder::bytes_of(text, type)
+                          : special ? text
+                                    : alphabet.bytes_of(text).value_or(text));
     ids.emplace(text, id);
     if (special) {
       if (text.empty()) continue;
@@ -114,7 +121,7 @@ Result<Tokenizer> Tokenizer::create(const Vocabulary& vocabulary) {
       continue;
     }
     const std::string& bytes = made.bytes_.back();
-    if (bytes.size() == 1) {
+    if (bytes.size() == 1 && (!is_spm || type == kByte)) {
       int& id_of_byte = made.id_of_byte_[static_cast<unsigned char>(bytes[0])];
       if (id_of_byte < 0) id_of_byte = id;
     }
@@ -123,7 +130,7 @@ Result<Tokenizer> Tokenizer::create(const Vocabulary& vocabulary) {
   std::sort(made.special_sizes_.begin(), made.special_sizes_.end(), std::greater<>());
   made.special_sizes_.erase(std::unique(made.special_sizes_.begin(), made.special_sizes_.end()),
                             made.special_sizes_.end());
-  for (std::size_t rank = 0; rank < vocabulary.merges.size(); ++rank) {
+  for (std::size_t rank = 0; rank < vocabulary.merges.size() && !is_spm; ++rank) {
     MODEL_CHECK(add_merge(ids, rank, vocabulary.merges[rank], made.merger_));
   }
   if (vocabulary.add_bos) made.bos_ = vocabulary.bos;
@@ -133,7 +140,11 @@ Result<Tokenizer> Tokenizer::create(const Vocabulary& vocabulary) {
 }
 
 Result<void> Tokenizer::encode_text(std::string_view text, std::vector<int>& ids) const {
-  MODEL_TRY(const std::vector<std::string_view> pieces, splitter_.split(text));
+  if (spm_) {
+    spm_->encode(text, ids);
+    return {};
+  }
+  MODEL_TRY(const std::vector<std::string_view> pieces, splitter_->split(text));
   std::vector<int> row;
   for (const std::string_view piece : pieces) {
     if (!whole_.empty()) {

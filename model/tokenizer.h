@@ -1,11 +1,14 @@
 // A tokenizer turns text into the token ids of a model, and ids into bytes.
 //
-// It is byte-level byte-pair encoding: text is split into pieces (tokenizer_split.h), each byte of
-// a piece becomes the token of that byte, and neighbours merge by rank (tokenizer_merge.h). Tokens
-// stand for bytes, so every text can be encoded, valid UTF-8 or not, and decoding gives its bytes
-// back. The exception are vocabularies without a token for some byte (the default model lacks 21,
-// among them 04 and those that UTF-8 never uses): such a byte is left out before merging, as
-// Hugging Face's tokenizers does. has_all_bytes() tells.
+// Most models use byte-level byte-pair encoding: text is split into pieces (tokenizer_split.h),
+// each byte of a piece becomes the token of that byte, and neighbours merge by rank
+// (tokenizer_merge.h). Tokens stand for bytes, so every text can be encoded, valid UTF-8 or not,
+// and decoding gives its bytes back. The exception are vocabularies without a token for some byte
+// (the default model lacks 21, among them 04 and those that UTF-8 never uses): such a byte is left
+// out before merging, as Hugging Face's tokenizers does. has_all_bytes() tells.
+//
+// Others use SentencePiece's (tokenizer_spm.h). Decoding then gives back the space that encoding
+// put first.
 //
 // Text is taken as it is: no Unicode normalisation. The Hugging Face tokenizer of Qwen composes
 // characters (NFC) first; for text that is not composed already its ids differ from these.
@@ -17,6 +20,7 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -25,6 +29,7 @@
 
 #include "model/tokenizer_merge.h"
 #include "model/tokenizer_split.h"
+#include "model/tokenizer_spm.h"
 #include "model/tokenizer_utf8.h"
 #include "model/vocabulary.h"
 #include "quire/result.hpp"
@@ -57,11 +62,12 @@ class Tokenizer {
   bool is_end(int id) const { return id >= 0 && (id == eos_ || id == eot_); }
 
  private:
-  explicit Tokenizer(Splitter splitter) : splitter_(std::move(splitter)) {}
+  Tokenizer() = default;
 
   Result<void> encode_text(std::string_view text, std::vector<int>& ids) const;
 
-  Splitter splitter_;
+  std::optional<SpmEncoder> spm_;  // what follows up to `whole_` is of byte-level vocabularies
+  std::optional<Splitter> splitter_;
   Merger merger_;
   std::vector<std::string> bytes_;  // of each id
   std::vector<bool> control_;       // per id

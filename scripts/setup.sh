@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs the Debian packages that are missing. Usage: scripts/setup.sh [coverage] [ci]
+# Installs the Debian packages that are missing. Usage: scripts/setup.sh [coverage] [ci] [model]
 #
 # Says and does nothing, and uses no network, when all of them are there.
 set -eu
@@ -10,7 +10,8 @@ for kind in "$@"; do
   case $kind in
     coverage) packages="$packages gcovr" ;;
     ci) packages="$packages git clang-14 clang-format-14" ;;
-    *) echo "usage: $0 [coverage] [ci]" >&2; exit 2 ;;
+    model) packages="$packages python3-pip" ;;
+    *) echo "usage: $0 [coverage] [ci] [model]" >&2; exit 2 ;;
   esac
 done
 

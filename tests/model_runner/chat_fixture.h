@@ -20,7 +20,10 @@ inline constexpr const char* kSmallTemplate =
 
 // The model with all that runs it.
 struct SmallModel {
-  explicit SmallModel(const std::function<void(CacheSpec&)>& change = {}) {
+  // Packed weights, with which the tokens of a step do not change each other's bits.
+  explicit SmallModel(const std::function<void(CacheSpec&)>& change = {},
+                      WeightForm form = WeightForm::packed)
+      : weights(form) {
     CacheSpec spec = model.cache_spec();
     if (change) change(spec);
     cache.emplace(Cache::create(spec).value());
@@ -35,8 +38,9 @@ struct SmallModel {
     return ids;
   }
 
+  WeightForm weights;
   std::vector<std::byte> bytes = file();
-  Model model = Model::load(Gguf::parse(bytes, "small").value(), {}).value();
+  Model model = Model::load(Gguf::parse(bytes, "small").value(), {.weights = weights}).value();
   Tokenizer tokenizer = Tokenizer::create(ChatVocabulary()).value();
   std::optional<Cache> cache;
   std::optional<Generator> generator;

@@ -46,6 +46,54 @@ TEST(ChatTemplate, RendersAsTransformersDoes) {
   EXPECT_EQ(cases, 30);
 }
 
+TEST(ChatTemplate, RendersOtherFormsAsJinjaDoes) {
+  int cases = 0;
+  for (const Json& row : truth("chat_forms.jsonl")) {
+    const ChatTemplate chat = ChatTemplate::recognise(text_of(row)).value();
+    EXPECT_EQ(chat.render(messages_of(row[1]), row[2].get<bool>()), row[3].get<std::string>());
+    EXPECT_FALSE(chat.default_system().has_value());
+    ++cases;
+  }
+  EXPECT_EQ(cases, 24);
+}
+
+TEST(ChatTemplate, OtherFormsAreMadeOfTheirMarks) {
+  SmallVocabulary vocabulary;
+  for (const char* mark :
+       {"<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>", "<bos>",
+        "<start_of_turn>", "<end_of_turn>", "<s>", "</s>"}) {
+    vocabulary.add(mark, 3);
+  }
+  const Tokenizer tokenizer = Tokenizer::create(vocabulary).value();
+  std::set<std::string> seen;
+  for (const Json& row : truth("chat_forms.jsonl")) {
+    const ChatTemplate chat = ChatTemplate::recognise(text_of(row)).value();
+    const std::vector<Message> messages = messages_of(row[1]);
+    const std::string text = row[3];
+    const std::string first = text.starts_with("<|start_header_id|>") ? "<|begin_of_text|>"
+                              : text.starts_with("<start_of_turn>")   ? "<bos>"
+                                                                      : "<s>";
+    seen.insert(first);
+    EXPECT_EQ(chat.encode(tokenizer, messages, row[2].get<bool>()).value(),
+              tokenizer.encode(first + text, {.parse_special = true}).value());
+    // A turn is what a conversation grows by, whether or not the model ended its answer.
+    if (messages.size() != 3 || !row[2].get<bool>()) continue;
+    std::vector<int> ids = chat.encode(tokenizer, std::span(messages).first(1), true).value();
+    const std::vector<int> turn = chat.encode_turn(tokenizer, messages[2], true).value();
+    if (messages[1].content.empty()) {
+      ids.insert(ids.end(), turn.begin(), turn.end());
+      EXPECT_EQ(ids, chat.encode(tokenizer, messages, true).value());
+    }
+    const std::vector<int> end = chat.encode_end(tokenizer).value();
+    EXPECT_TRUE(std::equal(end.begin(), end.end(), turn.begin()));
+    const bool has_system = first == "<|begin_of_text|>";
+    EXPECT_EQ(chat.encode_turn(tokenizer, {"system", "a"}, false).ok(), has_system);
+    const Message system{"system", "a"};
+    EXPECT_EQ(chat.encode(tokenizer, {&system, 1}, false).ok(), has_system);
+  }
+  EXPECT_EQ(seen.size(), 3u);
+}
+
 TEST(ChatTemplate, KnowsTheDefaultSystemMessage) {
   std::set<std::optional<std::string>> found;
   for (const Json& row : truth("chat_truth.jsonl")) {
@@ -75,6 +123,12 @@ TEST(ChatTemplate, RefusesWhatItDoesNotKnow) {
     const auto chat = ChatTemplate::recognise(text);
     ASSERT_EQ(chat.code(), ErrorCode::not_supported) << text;
     EXPECT_NE(chat.error().text.find(std::to_string(text.size())), std::string::npos);
+  }
+  for (const Json& row : truth("chat_forms.jsonl")) {
+    const std::string form = text_of(row);
+    EXPECT_FALSE(ChatTemplate::recognise(form + "{{ 'more' }}").ok());
+    EXPECT_FALSE(ChatTemplate::recognise("{% if tools %}{% endif %}" + form).ok());
+    EXPECT_FALSE(ChatTemplate::recognise(form.substr(0, form.size() - 12)).ok());
   }
   // A default message that is made by the program, not written in it.
   std::string made = own;

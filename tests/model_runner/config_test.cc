@@ -132,6 +132,31 @@ TEST(Config, WhatAVocabularyLeavesOutHasADefault) {
   EXPECT_FALSE(vocabulary.add_bos);
 }
 
+TEST(Config, AVocabularyOfSentencePieceHasScores) {
+  GgufWriter writer = vocabulary_file();
+  writer.add("tokenizer.ggml.scores", std::vector<float>{0, -1, -2.5f, 0});
+  EXPECT_TRUE(vocabulary_of(writer).value().add_space);
+  writer.add_bool("tokenizer.ggml.add_space_prefix", false);
+  const Vocabulary vocabulary = vocabulary_of(writer).value();
+  EXPECT_EQ(vocabulary.scores, (std::vector<float>{0, -1, -2.5f, 0}));
+  EXPECT_FALSE(vocabulary.add_space);
+}
+
+TEST(Config, MarksOfChatsAreControlTokensAndEndTurns) {
+  for (const char* end : {"<|im_end|>", "<|eot_id|>", "<end_of_turn>"}) {
+    GgufWriter writer;
+    writer.add("tokenizer.ggml.model", "gpt2");
+    writer.add("tokenizer.ggml.tokens",
+               std::vector<std::string>{"a", "<start_of_turn>", end, "<table>", "<|im_start|>"});
+    writer.add("tokenizer.ggml.token_type", std::vector<std::int32_t>{1, 4, 4, 4, 1});
+    const Vocabulary vocabulary = vocabulary_of(writer).value();
+    EXPECT_EQ(vocabulary.types, (std::vector<int>{1, 3, 3, 4, 3}));
+    EXPECT_EQ(vocabulary.eot, 2);
+    writer.add("tokenizer.ggml.eot_token_id", std::uint32_t{0});
+    EXPECT_EQ(vocabulary_of(writer).value().eot, 0);
+  }
+}
+
 TEST(Config, VocabulariesThatDoNotFitAreRefused) {
   const auto expect = [](const GgufWriter& writer, const std::string& part) {
     const Result<Vocabulary> vocabulary = vocabulary_of(writer);

@@ -115,12 +115,103 @@ class Eval(Runner):
         self.assert_refused(1, "No such file", "eval", "--text", self.text + ".absent")
 
 
+class Tune(Runner):
+    """The tiny model has 2 layers of one head of 64 channels; the text has 450 tokens."""
+
+    def file(self, name, content=None):
+        path = os.path.join(self.folder.name, name)
+        if content is not None:
+            pathlib.Path(path).write_text(content)
+        return path
+
+    def tune(self, *arguments):
+        return ("tune", "--text", self.text, "--context", "150", *arguments)
+
+    def test_the_file_is_what_was_found_and_eval_reads_it(self):
+        path = self.file("bits.json")
+        result = self.parsed(*self.tune("--budget-bits", "4", "--out", path))
+        self.assertEqual(list(result), [
+            "model", "weights", "context", "chunks", "predictions", "bits_per_value",
+            "kld_predicted", "kld_measured", "file", "layers"])
+        self.assertEqual((result["model"], result["weights"], result["context"],
+                          result["chunks"], result["predictions"], result["file"]),
+                         ("tiny", "f32", 150, 2, 150, path))
+        self.assertLessEqual(result["bits_per_value"], 4)
+        self.assertGreater(result["bits_per_value"], 3.5)
+        self.assertEqual([layer["layer"] for layer in result["layers"]], [0, 1])
+        self.assertAlmostEqual(result["kld_predicted"], sum(
+            layer["key_kld"] + layer["value_kld"] for layer in result["layers"]))
+        self.assertGreater(result["kld_measured"], 0)
+
+        content = json.loads(pathlib.Path(path).read_text())
+        self.assertEqual(content["layers"], [
+            layer["key"] + "/" + layer["value"] for layer in result["layers"]])
+        rows = self.parsed("eval", "--text", self.text, "--context", "150", "--codec",
+                           f"small,@{path}")["rows"]
+        self.assertEqual([row["codec"] for row in rows], ["f16", "small", "@" + path])
+        self.assertEqual(rows[2]["bits_per_value"], result["bits_per_value"])
+        self.assertGreater(rows[2]["kld_mean"], 0)
+        written = self.parsed("generate", "Hello", "--max-tokens", "250", "--codec", "@" + path)
+        self.assertEqual((written["codec"], written["tokens"]), ("@" + path, 250))
+        exact = self.parsed("generate", "Hello", "--max-tokens", "250")
+        self.assertLess(written["cache_bytes"], exact["cache_bytes"])
+
+    def test_a_divergence_is_a_budget_too(self):
+        path = self.file("kl.json")
+        result = self.parsed(*self.tune("--budget-kl", "0", "--out", path, "--chunks", "3"))
+        self.assertEqual((result["bits_per_value"], result["kld_predicted"]), (16, 0))
+        self.assertIsNone(result["kld_measured"])  # no text is left
+        self.assertEqual({(layer["key"], layer["value"]) for layer in result["layers"]},
+                         {("f16", "f16")})
+
+    def test_the_table_has_a_line_per_layer_and_words_go_to_stderr(self):
+        path = self.file("table.json")
+        result = self.succeed(*self.tune("--budget-kl", "0.01", "--out", path, "--chunks", "1"))
+        self.assertIn("75 predictions in 1 chunks of 150 tokens", result.stdout)
+        self.assertRegex(result.stdout, r"(?m)^ +1 +\w+ +[\d.]+ +\S+ +\S+ +\w+ +[\d.]+ ")
+        self.assertIn("measured on later text", result.stdout)
+        self.assertIn(f"use it with --codec @{path}", result.stdout)
+        self.assertIn("% chunk 1 of 1, layer 1 values", result.stderr)
+        self.assertNotIn("tune:", result.stdout)
+
+    def test_wrong_values_are_named(self):
+        self.assert_refused(2, "budget", *self.tune())
+        self.assert_refused(2, "budget", *self.tune("--budget-bits", "4", "--budget-kl", "1"))
+        self.assert_refused(2, "--budget-bits", *self.tune("--budget-bits", "many"))
+        self.assert_refused(2, "--budget-kl", *self.tune("--budget-kl", "-1"))
+        self.assert_refused(2, "--text", "tune", "--budget-bits", "4")
+        self.assert_refused(2, "--context", "tune", "--text", self.text, "--budget-bits", "4",
+                            "--context", "127")
+        self.assert_refused(1, "2 bits per value, the smallest codecs take 2.25",
+                            *self.tune("--budget-bits", "2"))
+        self.assert_refused(1, "the text has 450 tokens",
+                            "tune", "--text", self.text, "--budget-bits", "4", "--context", "451")
+        self.assert_refused(1, "is no folder", *self.tune(
+            "--budget-bits", "4", "--out", os.path.join(self.text, "file")))
+
+    def test_a_file_that_does_not_fit_is_refused(self):
+        common = (("eval", "--text", self.text, "--context", "150"), ("generate", "Hello"))
+        wrong = {
+            "absent.json": (None, 2, "No such file"),
+            "text.json": ("codecs", 2, "not JSON"),
+            "list.json": ("[]", 2, "an object with"),
+            "unknown.json": ('{"version": 1, "layers": ["int8", "int9"]}', 2,
+                             'layer 1: codec "int9"'),
+            "long.json": ('{"version": 1, "layers": ["int8", "int8", "int8"]}', 1,
+                          "codecs of 3 layers were given, the model has 2"),
+        }
+        for name, (content, status, part) in wrong.items():
+            path = self.file(name, content)
+            for arguments in common:
+                self.assert_refused(status, part, *arguments, "--codec", "@" + path)
+
+
 class Generate(Runner):
     def test_json_says_what_was_made_and_what_it_cost(self):
         result = self.parsed("generate", "Hello", "--max-tokens", "150")
         self.assertEqual(list(result), [
-            "text", "stop", "prompt_tokens", "tokens", "first_token_seconds", "tokens_per_second",
-            "codec", "cache_bytes", "bits_per_value"])
+            "text", "stop", "prompt_tokens", "tokens", "drafted", "accepted",
+            "first_token_seconds", "tokens_per_second", "codec", "cache_bytes", "bits_per_value"])
         self.assertEqual((result["prompt_tokens"], result["codec"]), (5, "f16"))
         self.assertEqual((result["stop"], result["tokens"]), ("length", 150))
         self.assertGreater(result["first_token_seconds"], 0)
@@ -166,6 +257,30 @@ class Generate(Runner):
         self.assertNotEqual(texts["1"], texts["2"])
         self.assertEqual(texts["1"], self.parsed(*common, "--seed", "1")["text"])
 
+    def test_a_draft_changes_only_the_time(self):
+        common = ("generate", "Hello", "--max-tokens", "200", "--codec", "balanced", "--weights",
+                  "packed")
+        plain = self.parsed(*common)
+        self.assertEqual((plain["drafted"], plain["accepted"]), (0, 0))
+        for tokens in ("1", "8"):
+            drafted = self.parsed(*common, "--draft", "lookup", "--draft-tokens", tokens)
+            self.assertEqual(drafted["text"], plain["text"])
+            self.assertGreater(drafted["drafted"], 0)
+            self.assertLessEqual(drafted["accepted"], drafted["drafted"])
+        told = self.succeed(*common, "--draft", "lookup").stderr
+        self.assertIn(f"{drafted['accepted']} of {drafted['drafted']} guesses right", told)
+
+    def test_memory_is_reported(self):
+        arguments = ("generate", "Hello", "--max-tokens", "100", "--memory-report")
+        result = self.parsed(*arguments)
+        memory = result["memory"]
+        self.assertEqual(list(memory), ["peak_bytes", "without_cache_bytes", "cache_stats_bytes",
+                                        "cache_resident_bytes"])
+        self.assertGreaterEqual(memory["peak_bytes"], memory["without_cache_bytes"])
+        self.assertGreaterEqual(memory["cache_stats_bytes"], result["cache_bytes"] * 9 // 10)
+        self.assertIn("as measured", self.succeed(*arguments).stderr)
+        self.assertNotIn("memory", self.parsed(*arguments[:-1]))
+
     def test_failures_are_told(self):
         self.assert_refused(1, "the prompt has no tokens", "generate", "")
         self.assert_refused(1, "a prompt of 5 tokens leaves no room in 5", "generate", "Hello",
@@ -173,24 +288,99 @@ class Generate(Runner):
         self.assert_refused(1, "over_limit", "generate", "Hello", "--memory-limit", "1kb")
         # The tiny model has no chat template.
         self.assert_refused(1, "template", "generate", "Hello", "--chat")
-        for option in ("--codec", "--window", "--memory-limit", "--max-tokens", "--weights"):
+        for option in ("--codec", "--window", "--memory-limit", "--max-tokens", "--weights",
+                       "--draft-tokens"):
             self.assert_refused(2, option, "generate", "Hello", option, "none")
+        self.assert_refused(2, "--draft", "generate", "Hello", "--draft", "model")
 
     def test_a_missing_model_is_told(self):
-        environment = {**os.environ, "XDG_CACHE_HOME": self.folder.name}
+        # A registry that has nothing, so that fetching fails at once.
+        environment = {**os.environ, "XDG_CACHE_HOME": self.folder.name, "PIP_NO_INDEX": "1"}
         environment.pop("QUIRE_MODEL", None)
-        for arguments, part in ((["generate", "a"], "fetch_model.py"),
-                                (["generate", "a", "--model", self.text], "not a GGUF file"),
-                                (["generate", "a", "--model", self.text + "x"], "cannot be opened")):
+        missing = (f"no model at {self.folder.name}/quire/", "it could not be fetched",
+                   "--model FILE")
+        for arguments, parts in ((["generate", "a"], missing), (["chat"], missing),
+                                 (["generate", "a", "--model", self.text], ["not a GGUF file"]),
+                                 (["generate", "a", "--model", self.text + "x"],
+                                  ["cannot be opened"])):
             result = subprocess.run([QUIRE, *arguments], capture_output=True, text=True,
-                                    env=environment, timeout=60)
+                                    env=environment, timeout=600)
             self.assertEqual(result.returncode, 1)
             self.assertEqual(result.stdout, "")
-            self.assertIn(part, result.stderr)
+            for part in parts:
+                self.assertIn(part, result.stderr)
+        environment["QUIRE_MODEL"] = self.text + ".absent"
+        result = subprocess.run([QUIRE, "generate", "a"], capture_output=True, text=True,
+                                env=environment, timeout=600)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("which QUIRE_MODEL names", result.stderr)
         environment["QUIRE_MODEL"] = self.model
         result = subprocess.run([QUIRE, "generate", "a", "--max-tokens", "3"], capture_output=True,
-                                text=True, env=environment, timeout=60)
+                                text=True, env=environment, timeout=600)
         self.assertEqual(result.returncode, 0, result.stderr)
+
+
+class BenchModel(Runner):
+    COMMON = ("bench", "model", "--quick", "--codec", "f16,balanced", "--depths", "0,70",
+              "--prompts", "64,100", "--tokens", "3", "--rounds", "2")
+
+    def test_json_has_a_row_per_case_and_codec(self):
+        result = self.parsed(*self.COMMON)
+        self.assertEqual(list(result), ["machine", "model", "rows"])
+        self.assertGreater(result["machine"]["read_gbps"], 0)
+        self.assertEqual([(row["kind"], row["tokens"], row["codec"]) for row in result["rows"]],
+                         [(kind, tokens, codec)
+                          for kind, tokens in (("prompt", 64), ("prompt", 100), ("decode", 0),
+                                               ("decode", 70))
+                          for codec in ("f16", "balanced")])
+        for row in result["rows"]:
+            self.assertEqual(list(row), ["kind", "tokens", "codec", "weights", "threads",
+                                         "tokens_per_second", "ms", "bytes", "gbps", "floor_ms",
+                                         "efficiency"])
+            self.assertAlmostEqual(row["tokens_per_second"] * row["ms"], 1000)
+            if row["kind"] == "prompt":
+                self.assertIsNone(row["floor_ms"])
+            else:
+                self.assertAlmostEqual(row["efficiency"], row["floor_ms"] / row["ms"])
+                self.assertAlmostEqual(row["gbps"], row["bytes"] / row["ms"] / 1e6)
+
+    def test_a_token_reads_the_matrices_and_what_it_sees(self):
+        rows = {(row["tokens"], row["codec"]): row["bytes"]
+                for row in self.parsed(*self.COMMON)["rows"] if row["kind"] == "decode"}
+        matrices = sum(4 * shape[0] * shape[1] for shape in tiny_gguf.tensors().values()
+                       if len(shape) == 2)
+        # On average 2 and 72 tokens; 2 layers of a head of 64 channels, keys and values in f16.
+        token = 2 * 64 * 2 * 2
+        self.assertEqual(rows[0, "f16"], matrices + 2 * token)
+        self.assertEqual(rows[70, "f16"], matrices + 72 * token)
+        self.assertEqual(rows[0, "balanced"], rows[0, "f16"])
+        self.assertLess(rows[70, "balanced"], rows[70, "f16"])
+
+    def serve(self, text):
+        return self.quire("bench", "model", "--serve", "--codec", "f16,int8", input=text)
+
+    def test_it_times_what_it_is_told(self):
+        result = self.serve("1 2 3 4 5 6 7 8\nfeed f16 6\nfeed f16 6\ncut f16 5\ndecode f16 3\n"
+                            "decode int8 2\n")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        ready, first, again, cut, decode, other = result.stdout.splitlines()
+        self.assertEqual((ready, float(cut)), ("ready", 0))
+        for seconds in (first, again, decode, other):
+            self.assertGreater(float(seconds), 0)
+
+    def test_failures_are_told(self):
+        for text, part in (("", "token ids"), ("1 b\n", "token ids"),
+                           ("1 2\nfeed f32 1\n", "feed f32 1"), ("1 2\njump f16 1\n", "jump"),
+                           ("1 2\nfeed f16\n", "feed f16"), ("1 2\nfeed f16 3\n", "3 tokens"),
+                           ("1 99999\nfeed f16 2\n", "99999"),
+                           ("1 " * 257 + "\n", "257 tokens, the model's context is 256")):
+            result = self.serve(text)
+            self.assertEqual(result.returncode, 1)
+            self.assertIn(part, result.stderr)
+        self.assert_refused(1, "tokens, the model's context is 256", "bench", "model")
+        for option, value in (("--codec", "f17"), ("--depths", "-1"), ("--prompts", "0"),
+                              ("--tokens", "0"), ("--rounds", "x"), ("--weights", "q1")):
+            self.assert_refused(2, option, "bench", "model", option, value)
 
 
 if __name__ == "__main__":

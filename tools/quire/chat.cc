@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "commands.h"
+#include "draft_options.h"
 #include "generation_options.h"
 #include "model/chat_session.h"
 #include "model_options.h"
@@ -38,6 +39,7 @@ constexpr const char* kHelp =
 struct Options {
   ModelChoice model;
   CacheChoice cache;
+  DraftChoice draft;
   model::SamplerOptions sampler;
   model::ChatOptions chat;
   std::string system;
@@ -90,7 +92,7 @@ class Chat {
         tokenizer_(model::Tokenizer::create(model_.vocabulary()).value()),
         template_(model::ChatTemplate::recognise(model_.vocabulary().chat_template).value()),
         cache_(options.cache.create(model_)),
-        generator_(model_, tokenizer_, cache_) {
+        generator_(model_, tokenizer_, cache_, options.draft.draft()) {
     model::ChatOptions chat = options.chat;
     chat.context = options.cache.context_of(model_);
     branches_.push_back(model::ChatSession::begin(
@@ -198,6 +200,9 @@ class Chat {
           answer.tokens.size(), last_->prompt_tokens, last_->prompt_seconds + answer.first_seconds,
           answer.seconds > 0 ? static_cast<double>(answer.tokens.size()) / answer.seconds : 0,
           why(answer.stop));
+      if (answer.drafted > 0) {
+        fmt::print("{} of {} guesses right\n", answer.accepted, answer.drafted);
+      }
     }
     std::fflush(stdout);
   }
@@ -221,6 +226,7 @@ void add_chat(CLI::App& program) {
   options->sampler = {.temperature = 0.7, .top_k = 40, .top_p = 0.9};
   options->model.add_to(*chat);
   options->cache.add_to(*chat);
+  options->draft.add_to(*chat);
   add_sampler_options(*chat, options->sampler);
   chat->add_option("--system", options->system, "What the model is told first; default: its own")
       ->type_name("TEXT");

@@ -3,35 +3,26 @@
 #include <fmt/format.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <stdexcept>
 
+#include "default_model.h"
+
 namespace quire::tool {
-namespace {
-
-constexpr const char* kDefaultFile = "SmolLM2-135M-Instruct.Q4_1.gguf";
-
-std::filesystem::path default_path() {
-  if (const char* path = std::getenv("QUIRE_MODEL"); path != nullptr && *path != '\0') return path;
-  if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && *cache != '\0') {
-    return std::filesystem::path(cache) / "quire" / kDefaultFile;
-  }
-  const char* home = std::getenv("HOME");
-  return std::filesystem::path(home != nullptr ? home : "") / ".cache" / "quire" / kDefaultFile;
-}
-
-}  // namespace
 
 void ModelChoice::add_to(CLI::App& command) {
   command
       .add_option("--model", path,
-                  "GGUF file; default: $QUIRE_MODEL, or what scripts/fetch_model.py fetches")
+                  "GGUF file; default: $QUIRE_MODEL, or SmolLM2-135M-Instruct, which is fetched "
+                  "if it is not in the cache folder")
       ->type_name("FILE");
-  command.add_option("--weights", weights, "How weights are kept and multiplied: f32")
+  command
+      .add_option("--weights", weights,
+                  fmt::format("f32: exact, by BLAS; packed: coded as in the file, with activations "
+                              "in 8 bits; default: {}",
+                              weights))
       ->type_name("FORM")
       ->check([](const std::string& text) {
         const Result<model::WeightForm> form = model::parse_weight_form(text);
@@ -42,11 +33,7 @@ void ModelChoice::add_to(CLI::App& command) {
 }
 
 model::Model ModelChoice::load() const {
-  const std::string file = path.empty() ? default_path().string() : path;
-  if (path.empty() && !std::filesystem::exists(file)) {
-    throw std::runtime_error(fmt::format(
-        "no model at {}: run scripts/fetch_model.py, or give one with --model FILE", file));
-  }
+  const std::string file = path.empty() ? default_model() : path;
   const model::ModelOptions options{model::parse_weight_form(weights).value(), threads};
   return model::Model::load(file, options).value();
 }

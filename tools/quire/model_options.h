@@ -9,8 +9,8 @@
 namespace quire::tool {
 
 struct ModelChoice {
-  std::string path;  // empty: $QUIRE_MODEL, or where scripts/fetch_model.py puts it
-  std::string weights = "f32";
+  std::string path;  // empty: the default model
+  std::string weights = "packed";
   int threads = 0;  // 0: one per core
 
   // Adds --model, --weights and --threads. Requires: this lives as long as the program.
