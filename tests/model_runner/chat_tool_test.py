@@ -52,7 +52,9 @@ class Conversation(unittest.TestCase):
         return result
 
     def test_answers_are_what_goes_to_stdout(self):
-        result = self.say("What is the capital of France?", "", "And of Italy?")
+        # In f32: the first word is nearly a tie.
+        result = self.say("What is the capital of France?", "", "And of Italy?",
+                          options=("--weights", "f32"))
         answers = result.stdout.splitlines()
         self.assertEqual(len(answers), 2)
         self.assertIn("Paris", answers[0])
