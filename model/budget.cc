@@ -50,13 +50,13 @@ class Table {
   // The choice behind losses()[units].
   Choice choice(std::size_t units) const {
     Choice choice;
+    choice.loss = losses_[units];
     choice.taken.resize(places_.size());
     for (std::size_t place = places_.size(); place-- > 0;) {
       const std::size_t taken = taken_[place][units];
       const Offer& offer = places_[place][taken];
       choice.taken[place] = taken;
       choice.bytes += offer.bytes;
-      choice.loss += offer.loss;
       units -= units_of(place, offer);
     }
     return choice;

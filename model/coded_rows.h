@@ -1,12 +1,12 @@
 // Rows of activations in 8 bits, as products with coded weights take them.
 //
 // A row is cut into groups of 32 numbers, each with a scale: number = code * scale, codes from -127
-// to 127. A group that is not finite has a scale that is NaN, so that what is computed from it is.
+// to 127. A group that is not finite has a scale that is NaN, so that what is computed from it is;
+// numbers below 2^-100 are zeros.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <vector>
 
 namespace quire::model {

@@ -3,11 +3,12 @@
 // memory can give.
 //
 //     HugePages pages;
-//     std::pmr::monotonic_buffer_resource weights(file_bytes, &pages);
+//     std::pmr::monotonic_buffer_resource weights(&pages);
 //
-// Thread-safety: that of std::malloc.
+// Thread-safety: any thread.
 #pragma once
 
+#include <cstddef>
 #include <memory_resource>
 
 namespace quire::model {

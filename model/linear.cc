@@ -86,6 +86,7 @@ class PackedLinear final : public Linear {
   }
 
   void apply(const float* x, std::int64_t rows, float* y) const override {
+    if (rows == 0) return;
     const std::int64_t row_blocks = (rows + kRowBlock - 1) / kRowBlock;
     CodedRows coded(is_coded_ ? rows : 0, is_coded_ ? inputs() : 0);
     if (is_coded_) {

@@ -4,9 +4,9 @@
 //
 //   f32     expands W once and multiplies with BLAS: the reference. Results for other row counts
 //           differ by rounding.
-//   packed  keeps W as it is in the file, in panels (model/panels.h), and multiplies coded weights
-//           with rows in 8 bits. A row's result is the same to the bit for any number of rows,
-//           threads and on any machine.
+//   packed  keeps the codes of the file, in panels (model/panels.h), and multiplies them with rows
+//           in 8 bits; scales that are products, those of the K types, are rounded to 11 bits. A
+//           row's result is the same to the bit for any number of rows, threads and on any machine.
 //
 // W may be stacked from several tensors of the same inputs; y then has their outputs one after
 // another.

@@ -12,7 +12,7 @@
 // both. Weights are read-only after loading.
 //
 // Thread-safety: forward is const and keeps its work on the heap, so several threads may call it
-// with steps of their own; they then share the threads of matrix products.
+// with steps of their own; one of them then uses the model's threads, the others work alone.
 #pragma once
 
 #include <cstdint>
@@ -45,6 +45,8 @@ class Model {
  public:
   static Result<Model> load(const std::string& path, const ModelOptions& options);
   static Result<Model> load(Gguf file, const ModelOptions& options);
+  Model(Model&&) = default;
+  Model& operator=(Model&&) = delete;  // weights would outlive their memory
 
   const Config& config() const { return config_; }
   const Vocabulary& vocabulary() const { return vocabulary_; }

@@ -1,3 +1,4 @@
+#if defined(__x86_64__)
 #include <immintrin.h>
 
 #include "model/panel_loops.h"
@@ -129,3 +130,5 @@ extern const PanelKernels kPanelKernelsAvx2;
 const PanelKernels kPanelKernelsAvx2 = {encode, multiply_codes<Avx2Set>, multiply_floats<Avx2Set>};
 
 }  // namespace quire::model
+
+#endif  // __x86_64__

@@ -1,3 +1,4 @@
+#if defined(__x86_64__)
 #include <immintrin.h>
 
 #include "model/panel_loops.h"
@@ -87,3 +88,5 @@ const PanelKernels kPanelKernelsAvx512 = {encode, multiply_codes<Avx512Set>,
                                           multiply_floats<Avx512Set>};
 
 }  // namespace quire::model
+
+#endif  // __x86_64__

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <span>
 
 namespace quire::model {
@@ -25,7 +26,7 @@ std::uint16_t f32_to_f16(float value) {
 
 // The power of two that brings `largest` to between 2^14 and 2^15.
 float power_for(float largest) {
-  if (!(largest > 0) || !std::isfinite(largest)) return 1;
+  if (largest == 0) return 1;
   return std::ldexp(1.0f, std::ilogb(largest) - 14);
 }
 
@@ -88,12 +89,16 @@ void Panels::pack_codes(const GgufTensor& weight) {
   for (std::size_t output = 0; output < static_cast<std::size_t>(outputs_); ++output) {
     unpack(type_, weight.data.subspan(output * row_bytes, row_bytes), groups);
     float largest = 0;
+    bool is_finite = true;
     for (const CodeGroup& group : groups) {
       for (const float part : {group.scales[0], group.scales[1], group.least}) {
         largest = std::max(largest, std::fabs(part));
+        is_finite = is_finite && std::isfinite(part);
       }
     }
-    powers_[output] = power_for(largest);
+    // Of a scale that is no number nothing can be kept but that.
+    powers_[output] = is_finite ? power_for(largest) : std::numeric_limits<float>::quiet_NaN();
+    if (!is_finite) continue;
     std::byte* block = bytes_.data() + output / kPanelOutputs * panel_bytes_;
     for (const CodeGroup& group : groups) {
       pack_group(form_, group, powers_[output], static_cast<int>(output % kPanelOutputs), block);

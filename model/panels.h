@@ -1,8 +1,9 @@
 // A matrix of weights in panels of 16 outputs, made from the blocks of a model file.
 //
 // Codes stay codes, in the layout of model/panel_kernels.h; floats stay in the type of the file.
-// Scales are relative to a power of two for each output, so that products of a file's scales keep
-// their eleven bits in f16. Outputs that fill up the last panel are zeros.
+// Scales are f16, relative to a power of two for each output, so that products of a file's scales
+// lose no more than what lies behind eleven bits. An output with a scale that is no number is NaN.
+// Outputs that fill up the last panel are zeros.
 #pragma once
 
 #include <cstddef>

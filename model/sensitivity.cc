@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "model/error.h"
@@ -43,6 +44,7 @@ Result<Place> place_of(const CacheSpec& spec, int index, Side side) {
   place.page_values = static_cast<std::size_t>(spec.page_tokens * layer.kv_heads) * dim;
   place.candidates.push_back({"f16", both_f16 - other_f16});
   for (const std::string& codec : codec_names()) {
+    if (codec == "q8_0" || codec == "q4_0") continue;  // for interchange: attention decodes them
     const Result<std::size_t> bytes = bytes_of(codec);
     if (!bytes || *bytes >= both_f16) continue;  // not for this side or size, or no gain
     place.candidates.push_back({codec, *bytes - other_f16});
@@ -65,7 +67,8 @@ double Place::loss_of(std::size_t candidate) const {
     ratios += weight * found.loss / found.noise;
     weights += weight;
   }
-  return weights > 0 ? noise * ratios / weights : 0;
+  // Where nothing tells, it is not for the choosing.
+  return weights > 0 ? noise * ratios / weights : std::numeric_limits<double>::infinity();
 }
 
 Result<Sensitivity> Sensitivity::create(const Model& model, std::int64_t context) {

@@ -44,14 +44,14 @@ struct Place {
   int layer = 0;
   Side side = Side::key;
   std::size_t page_values = 0;        // numbers of a page
-  std::vector<Candidate> candidates;  // f16, and all codecs that take the side in fewer bytes
+  std::vector<Candidate> candidates;  // f16, and all with kernels that take fewer bytes
   std::vector<Measurement> measured;
 
   double bits_of(std::size_t candidate) const {
     return 8.0 * static_cast<double>(candidates[candidate].page_bytes) /
            static_cast<double>(page_values);
   }
-  // What a candidate costs, by what was measured so far; 0 for f16. Requires: something was.
+  // What a candidate costs, by what was measured so far: 0 for f16, infinite where nothing tells.
   double loss_of(std::size_t candidate) const;
 };
 

@@ -45,6 +45,11 @@ Result<Choice> choose(const Sensitivity& sensitivity, const Budget& budget) {
     std::vector<Offer>& own = offers.emplace_back();
     for (std::size_t i = 0; i < place.candidates.size(); ++i) {
       own.push_back({place.candidates[i].page_bytes, place.loss_of(i)});
+      if (std::isnan(own.back().loss)) {
+        return Error{ErrorCode::non_finite,
+                     fmt::format("tune: layer {}: the divergence with {} is not a number",
+                                 place.layer, place.candidates[i].codec)};
+      }
     }
   }
   if (budget.kld) return fewest_bytes(offers, *budget.kld);

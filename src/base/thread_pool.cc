@@ -4,6 +4,7 @@
 #include <chrono>
 #include <exception>
 #include <memory>
+#include <new>
 
 #include "base/error.h"
 
@@ -49,7 +50,11 @@ Result<std::unique_ptr<Executor>> make_executor(int threads) {
     return fail(ErrorCode::invalid_argument, "make_executor: {} threads; 0 to {} can be made",
                 threads, kMaxThreads);
   }
-  return std::unique_ptr<Executor>(std::make_unique<ThreadPool>(threads));
+  try {
+    return std::unique_ptr<Executor>(std::make_unique<ThreadPool>(threads));
+  } catch (const std::bad_alloc&) {
+    return Error{ErrorCode::out_of_memory, "make_executor: no memory"};
+  }
 }
 
 ThreadPool::ThreadPool(int threads) : helpers_(helpers_for(threads)) {}

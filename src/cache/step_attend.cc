@@ -199,10 +199,11 @@ class SequenceWork {
   std::size_t tasks() const noexcept { return ranges_.size() * pieces(); }
 
   void run(std::size_t index) {
-    // Ranges of heads inside pieces: threads that go on in step then keep to a range each, and so
-    // to what a walker has prepared for its queries.
-    const std::size_t range = index % ranges_.size();
-    const std::size_t piece = index / ranges_.size();
+    // Blocks of queries inside heads, whose pages are then near. But ranges of heads inside items:
+    // threads that go on in step then keep to a range each, and so to what a walker has prepared.
+    const bool in_items = !items_.empty();
+    const std::size_t range = in_items ? index % ranges_.size() : index / pieces();
+    const std::size_t piece = in_items ? index / ranges_.size() : index % pieces();
     AttendTask task = task_;
     if (items_.empty()) {
       task.queries = blocks_[piece];

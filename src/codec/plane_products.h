@@ -2,8 +2,9 @@
 // include after codec/ints_<set>.h.
 //
 // The loops are those of products.h. A vector of codes is found by its number in the token tile,
-// shifted and masked out of the planes, and made an operand by `Map` (a member `at`). Only for
-// tiles in which every unit of every plane is whole; others are unpacked first.
+// shifted and masked out of the planes, and made an operand by `Map`: by its member `at`, or where
+// it kTakesPlanes by `at_planes`, from the high plane as it lies. Only for tiles in which every
+// unit of every plane is whole; others are unpacked first.
 #pragma once
 
 #include "codec/products.h"

@@ -1,13 +1,14 @@
-// Products of signed byte codes and 15-bit operands: include after codec/ints_<set>.h.
+// Products of byte codes and 15-bit operands: include after codec/ints_<set>.h.
 //
 //   query    scale = max |q| / 32767 per part, code = round(q / scale)
 //   weights  w[t] = weight[t] times the scale of value t; the same with the maximum of the page
 //
-// Sums are of integers, so they are exact and their order does not matter. They cannot overflow:
-// 32767 * 127 * 512 channels, or 256 slots, stay below 2^31. The four neighbours of a lane are
-// split into bytes 0 and 2 and bytes 1 and 3 and widened to 16 bits, which one instruction
-// multiplies and adds in pairs. A prepared row is a header of two scales, then the codes in that
-// order: 0, 2, 1, 3.
+// Sums are of integers, so they are exact and their order does not matter. With codes from -127 to
+// 127, or unsigned ones less their middle of 128 (then modulo 2^32 until that is taken off), they
+// cannot overflow: 32767 * 128 * 512 channels, or 256 slots, stay below 2^31. The four neighbours
+// of a lane are split into bytes 0 and 2 and bytes 1 and 3 and widened to 16 bits, which one
+// instruction multiplies and adds in pairs. A prepared row is a header, two scales for signed
+// codes, then the row's own codes in that order: 0, 2, 1, 3.
 #pragma once
 
 #include "codec/int_ops.h"
@@ -17,6 +18,7 @@ namespace {
 
 constexpr int kLargestPart = 512;
 constexpr float kLargestCode = 32767.0f;
+static_assert(32767ll * 128 * kLargestPart < 1ll << 31);
 
 struct Int16Ops : IntOps {  // on expanded operands: two neighbours at a step
   static constexpr int kPack = 2;

@@ -278,7 +278,8 @@ TEST(MakeExecutor, RunsOnAsManyThreadsAsAsked) {
   const std::unique_ptr<Executor> executor = make_executor(3).value();
   std::mutex mutex;
   std::set<std::thread::id> seen;
-  while (seen.size() < 3) {  // a helper may come too late for a run
+  // A helper may come too late for a run.
+  for (int round = 0; round < 100'000 && seen.size() < 3; ++round) {
     executor->run(64, [&](std::size_t) {
       const std::lock_guard lock(mutex);
       seen.insert(std::this_thread::get_id());

@@ -169,6 +169,7 @@ TEST(Identity, OfTheDefaultModel) {
   for (const Case& what : {Case{"f16", 30}, Case{"int8", 8}, Case{"balanced", 8}}) {
     SCOPED_TRACE(what.codec);
     Runs runs(model, tokenizer, what, 16, prompt, 40);
+    ASSERT_EQ(runs.count(), 40);
     check_forks(runs, {7});
     check_undone(runs, what.furthest, 13);
     check_appended_again(runs, what.furthest, 4);

@@ -189,7 +189,7 @@ TEST(Panels, KernelsAgreeWithTheScalarOnesBitForBit) {
   constexpr std::int64_t kRows = 13;
   std::vector<float> x = random_floats(kGroups * 32 * kRows, random);
   // Codes at their largest fill the sums of 16 bits.
-  for (std::size_t i = 0; i < 64; ++i) x[i] = i % 2 == 0 ? 1.0f : 1.0f;
+  for (std::size_t i = 0; i < 64; ++i) x[i] = 1.0f;
   for (std::size_t i = 64; i < 128; ++i) x[i] = -1.0f;
   const Coded coded = coded_by(kPanelKernelsScalar, x);
   const CodedRowsView view{kGroups, coded.codes.data(), coded.scales.data(), coded.sums.data(),
@@ -201,7 +201,7 @@ TEST(Panels, KernelsAgreeWithTheScalarOnesBitForBit) {
     for (std::size_t g = 0; g < kGroups; ++g) {
       std::byte* block = panel.data() + g * block_bytes(form);
       for (std::size_t i = 0; i < block_bytes(form); ++i) {
-        block[i] = static_cast<std::byte>(g < 4 ? 0xffu : random());
+        block[i] = static_cast<std::byte>(g < 3 ? 0xffu : g == 3 ? 0x00u : random());
       }
       for (std::size_t i = 0; i < head_bytes(form); i += 2) {
         const auto bits =
@@ -284,8 +284,28 @@ TEST(PackedLinear, ARowsResultDoesNotDependOnItsCompanyOrOnThreads) {
   }
 }
 
+TEST(PackedLinear, AScaleThatIsNoNumberIsNotHidden) {
+  std::mt19937_64 random(quire::test::announce_seed());
+  for (const TypeCase& of : kCoded) {
+    SCOPED_TRACE(name_of(of.type));
+    for (const std::uint16_t bad : std::initializer_list<std::uint16_t>{0x7c00, 0xfc00, 0x7e00}) {
+      Weight weight(of, 256, 3, random);
+      const std::size_t row = weight.bytes.size() / 3;
+      std::memcpy(weight.bytes.data() + row + of.scales.back(), &bad, sizeof bad);
+      const LinearPart part{&weight.tensor, nullptr};
+      const std::unique_ptr<Executor> executor = make_executor(1).value();
+      const std::vector<float> x(256, 1.0f);
+      float y[3];
+      make_linear(WeightForm::packed, {&part, 1}, *executor)->apply(x.data(), 1, y);
+      EXPECT_TRUE(std::isfinite(y[0]));
+      EXPECT_FALSE(std::isfinite(y[1]));
+      EXPECT_TRUE(std::isfinite(y[2]));
+    }
+  }
+}
+
 TEST(PackedLinear, TakesScalesOfAnySize) {
-  // Least numbers of f16 next to its largest: relative to a power of two for each output.
+  // Least numbers of f16 and its largest: relative to a power of two for each output.
   std::vector<std::byte> bytes(2 * 34 * 2, std::byte{1});
   const auto set_scale = [&](std::size_t block, std::uint16_t bits) {
     std::memcpy(bytes.data() + block * 34, &bits, sizeof bits);

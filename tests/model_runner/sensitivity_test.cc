@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include <random>
 
 #include "model/evaluate.h"
@@ -52,7 +54,6 @@ TEST_F(SensitivityTest, PlacesHaveTheCodecsThatTakeTheirSideInFewerBytes) {
     std::vector<std::string> expected = {"f16", "fp8_e4m3", "fp8_e5m2", "int8", "tq6",
                                          "tq5", "tq4",      "tq3",      "tq2"};
     if (i % 2 == 0) expected.insert(expected.end(), {"dual6", "dual5", "dual4", "dual3"});
-    expected.insert(expected.end(), {"q8_0", "q4_0"});
     EXPECT_EQ(codecs, expected);
     EXPECT_EQ(place.page_values, 64u * 2 * 32);
     EXPECT_EQ(place.bits_of(0), 16);
@@ -143,7 +144,7 @@ TEST_F(SensitivityTest, NoiseIsTheMeanOfAllChunks) {
 TEST(Place, LossFollowsNoiseAndTheNearestMeasurements) {
   Place place;
   place.candidates = {{"f16", 400, 0}, {"fine", 200, 1}, {"middle", 100, 4}, {"coarse", 50, 16}};
-  EXPECT_EQ(place.loss_of(1), 0);  // nothing is known
+  EXPECT_TRUE(std::isinf(place.loss_of(1))) << "nothing is known";
   place.measured = {{2, 4, 0.02}};
   EXPECT_EQ(place.loss_of(0), 0);
   EXPECT_DOUBLE_EQ(place.loss_of(1), 0.005);

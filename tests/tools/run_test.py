@@ -10,6 +10,8 @@ import tempfile
 import unittest
 
 RUN = None
+HAS_PIP = subprocess.run([sys.executable, "-m", "pip", "--version"],
+                         capture_output=True).returncode == 0
 
 
 class Run(unittest.TestCase):
@@ -39,6 +41,7 @@ class Run(unittest.TestCase):
             self.assertEqual((result.returncode, result.stdout), (1, ""))
             self.assertIn("there is no file absent.gguf", result.stderr)
 
+    @unittest.skipUnless(HAS_PIP, "pip is not installed, and ./run would install it")
     def test_without_a_network_it_says_what_to_do(self):
         with tempfile.TemporaryDirectory() as folder:
             result = self.run_script(XDG_CACHE_HOME=folder, PIP_NO_INDEX="1")

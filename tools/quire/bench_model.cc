@@ -84,7 +84,15 @@ class Subject {
   double feed(std::int64_t end) { return append(end, kStepTokens); }
   // Appends `count` tokens, one per step; returns the seconds.
   double decode(std::int64_t count) { return append(length() + count, 1); }
-  void cut(std::int64_t length) { sequence_.truncate(length).value(); }
+  // Feeds again what a window has let go of.
+  void cut(std::int64_t length) {
+    if (sequence_.can_resume(length).value() == Resume::no) {
+      sequence_.truncate(0).value();
+      feed(length);
+    } else {
+      sequence_.truncate(length).value();
+    }
+  }
 
   std::int64_t length() const { return sequence_.next_position().value(); }
   // The keys and values that the last of `tokens` > 0 tokens sees.

@@ -1,5 +1,6 @@
 #include "default_model.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -46,6 +47,7 @@ std::string run_script(const fs::path& script) {
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
+  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   pid_t child = 0;
   const int error = posix_spawnp(&child, "python3", &actions, nullptr, arguments, environ);
   posix_spawn_file_actions_destroy(&actions);
