@@ -3,15 +3,16 @@
 // Model files carry their template as a program in the language Jinja. It is recognised, not run.
 // Known are these forms:
 //
-//     ChatML    <|im_start|>role\ncontent<|im_end|>\n            SmolLM2, Qwen 2 and 2.5 without
-//     tools Llama 3   <|start_header_id|>role<|end_header_id|>\n\ncontent<|eot_id|> Gemma
-//     <start_of_turn>role\ncontent<end_of_turn>\n      the assistant's role is "model" Mistral
-//     [INST] content [/INST], and an answer ends with </s>
+// - ChatML, of SmolLM2 and of Qwen 2 and 2.5 without tools:
+//   <|im_start|>role\ncontent<|im_end|>\n
+// - Llama 3: <|start_header_id|>role<|end_header_id|>\n\ncontent<|eot_id|>
+// - Gemma, where the assistant's role is "model": <start_of_turn>role\ncontent<end_of_turn>\n
+// - Mistral: [INST] content [/INST], and an answer ends with </s>
 //
 // ChatML may have a system message that is put first when a conversation brings none. Gemma and
 // Mistral take no system message. Llama 3 and Gemma leave out white space around a message (here:
-// that of ASCII). Anything else is refused: a model answers badly, and without an error, to a form
-// it does not know.
+// that of ASCII). Other templates are refused: a model answers badly, and without an error, to a
+// form it does not know.
 //
 // A conversation is encoded part by part, so that only the template's own marks become special
 // tokens; "<|im_end|>" inside a message stays text.

@@ -13,8 +13,9 @@
 // Text is taken as it is: no Unicode normalisation. The Hugging Face tokenizer of Qwen composes
 // characters (NFC) first; for text that is not composed already its ids differ from these.
 //
-// Control and user-defined tokens ("<|im_end|>") are found in text only when asked for, so that
-// text from outside cannot pose as the frame of a conversation.
+// Control tokens ("<|im_end|>") are found in text only when asked for, so that text from outside
+// cannot pose as the frame of a conversation. So are user-defined ones, except with SentencePiece,
+// which always finds them.
 //
 // Thread-safety: a tokenizer is read-only after it was made.
 #pragma once

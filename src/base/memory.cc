@@ -58,6 +58,17 @@ bool commit(std::byte* data, std::size_t bytes) noexcept {
   return true;
 }
 
+// Makes a huge page of small ones that have come to fill it. A wish: a system that does not know
+// this call does the same by itself, some time later.
+void collapse(std::byte* page) noexcept {
+#if defined(__linux__)
+  constexpr int kCollapse = 25;  // MADV_COLLAPSE, of Linux 6.1
+  ::madvise(page, kHugePage, kCollapse);
+#else
+  static_cast<void>(page);
+#endif
+}
+
 // Gives the memory back and keeps the addresses.
 void decommit(std::byte* data, std::size_t bytes) noexcept {
   // First lets the system split huge pages of which this is a part. Without it, the part would be
@@ -72,11 +83,11 @@ void decommit(std::byte* data, std::size_t bytes) noexcept {
 // A range of addresses for blocks of one size that lie side by side, so that huge pages hold them:
 // attend reads a piece of one block after the other, and small pages would cost a page walk each.
 //
-//     |used|used|hole|used|used|rest of a huge page|....no memory....|
-//                              ^top                ^committed
+//     |used|used|hole|used|used|....no memory....|
+//                              ^top
 //
-// Memory lies behind used places and up to the next huge page after the last of them. A huge page
-// lies nowhere else: the system makes none where a part has no memory.
+// Memory lies behind used places alone. The system makes a huge page only where all of it has
+// memory, so the last one begins as small pages; once places fill it, it is collapsed.
 class Range {
  public:
   Range(std::byte* start, std::size_t block_bytes) noexcept
@@ -89,15 +100,13 @@ class Range {
     std::size_t place = 0;
     while (used_[place]) ++place;
     std::byte* block = start_ + place * block_bytes_;
-    const std::size_t end = (place + 1) * block_bytes_;
-    if (place < top_) {
-      if (!commit(block, block_bytes_)) return nullptr;
-    } else if (end > committed_) {
-      const std::size_t upto = std::min(round_up(end, kHugePage), places_ * block_bytes_);
-      if (!commit(start_ + committed_, upto - committed_)) return nullptr;
-      committed_ = upto;
+    if (!commit(block, block_bytes_)) return nullptr;
+    if (place >= top_) {
+      const std::size_t page = place * block_bytes_ / kHugePage * kHugePage;
+      const bool has_small = page < place * block_bytes_;
+      if (has_small && page + kHugePage <= (place + 1) * block_bytes_) collapse(start_ + page);
+      top_ = place + 1;
     }
-    top_ = std::max(top_, place + 1);
     used_.set(place);
     ++used_count_;
     return block;
@@ -107,13 +116,8 @@ class Range {
     const std::size_t place = static_cast<std::size_t>(block - start_) / block_bytes_;
     used_.reset(place);
     --used_count_;
-    if (place + 1 < top_) {
-      decommit(block, block_bytes_);
-      return;
-    }
+    decommit(block, block_bytes_);
     while (top_ > 0 && !used_[top_ - 1]) --top_;
-    decommit(start_ + top_ * block_bytes_, committed_ - top_ * block_bytes_);
-    committed_ = top_ * block_bytes_;
   }
 
  private:
@@ -121,8 +125,7 @@ class Range {
   std::size_t block_bytes_;
   std::size_t places_;
   std::size_t used_count_ = 0;
-  std::size_t top_ = 0;        // one more than the last used place
-  std::size_t committed_ = 0;  // bytes
+  std::size_t top_ = 0;  // one more than the last used place
   std::bitset<kRangeBytes / kMapBytes> used_;
 };
 

@@ -134,8 +134,7 @@ class Memory : public std::pmr::memory_resource {
 // The system's memory: aligned allocation for blocks below 256 KiB, mappings for all others, so
 // that they go back to the system when released. Both kinds of mapped blocks lie in huge pages
 // where the system has them: those of 2 MiB and more are aligned to 2 MiB, smaller ones of one size
-// lie side by side. The latter can take up to 2 MiB more from the system than their bytes, once for
-// each size and 256 MiB of blocks.
+// lie side by side, in small pages until they fill a huge one. None takes more than its bytes.
 //
 // Thread-safety: any thread, any number of caches.
 MemorySource& system_memory() noexcept;
