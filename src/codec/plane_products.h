@@ -53,20 +53,17 @@ struct KeyPlanes {
   QUIRE_INLINE void advance(int tiles) { data += tiles * tile_bytes; }
 };
 
-// add_step with sums of 16 bits.
-template <class Ops, int R, int N>
-QUIRE_INLINE void add_short_step(const typename Ops::Operand (&x)[N], const std::byte* weights,
-                                 std::ptrdiff_t row_bytes, typename Ops::Sum (&sums)[R][N]) {
-#pragma GCC unroll 8
-  for (int r = 0; r < R; ++r) {
-    const typename Ops::Weight w = Ops::weight(weights + r * row_bytes);
-#pragma GCC unroll 8
-    for (int n = 0; n < N; ++n) sums[r][n] = add_short(sums[r][n], x[n], w);
+// Ops whose sums have 16 bits.
+template <class Ops>
+struct ShortSums : Ops {
+  QUIRE_INLINE static void add(typename Ops::Sum& sum, const typename Ops::Operand& x,
+                               const typename Ops::Weight& w) {
+    sum = add_short(sum, x, w);
   }
-}
+};
 
-// Steps [from, from + count), in whole spans; sums have 32 bits, or 16 where `kShort`.
-template <class Ops, bool kShort, int R, int N, int kBits, class Map>
+// Steps [from, from + count), in whole spans.
+template <class Ops, int R, int N, int kBits, class Map>
 QUIRE_INLINE void add_spans(const KeyPlanes<kBits, Map>& lines, int from, int count,
                             const std::byte* weights, std::ptrdiff_t row_bytes, Prefetcher& ahead,
                             typename Ops::Sum (&sums)[R][N]) {
@@ -84,11 +81,7 @@ QUIRE_INLINE void add_spans(const KeyPlanes<kBits, Map>& lines, int from, int co
         x[n] =
             Ops::operand(Codes::at(lines.map, low + tile, i, high + tile, i, n % kVectorsPerTile));
       }
-      if constexpr (kShort) {
-        add_short_step<Ops>(x, weights, row_bytes, sums);
-      } else {
-        add_step<Ops>(x, weights, row_bytes, sums);
-      }
+      add_step<Ops>(x, weights, row_bytes, sums);
       weights += Ops::kStepBytes;
       ahead.step();
     }
@@ -103,14 +96,14 @@ QUIRE_INLINE void add_products(const KeyPlanes<kBits, Map>& lines, const std::by
                                typename Ops::Sum (&sums)[R][N]) {
   constexpr int kRun = Ops::kShortSteps / PlaneCodes<kBits>::kSpan * PlaneCodes<kBits>::kSpan;
   if constexpr (kRun == 0) {
-    add_spans<Ops, false>(lines, 0, lines.steps, weights, row_bytes, ahead, sums);
+    add_spans<Ops>(lines, 0, lines.steps, weights, row_bytes, ahead, sums);
   } else {
     for (int step = 0; step < lines.steps; step += kRun) {
       typename Ops::Sum shorts[R][N];
 #pragma GCC unroll 8
       for (int i = 0; i < R * N; ++i) shorts[i / N][i % N] = Ops::zero();
       const int count = lines.steps - step < kRun ? lines.steps - step : kRun;
-      add_spans<Ops, true>(lines, step, count, weights, row_bytes, ahead, shorts);
+      add_spans<ShortSums<Ops>>(lines, step, count, weights, row_bytes, ahead, shorts);
 #pragma GCC unroll 8
       for (int i = 0; i < R * N; ++i) {
         sums[i / N][i % N] = add_shorts(sums[i / N][i % N], shorts[i / N][i % N]);
