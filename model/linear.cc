@@ -129,7 +129,7 @@ class PackedLinear final : public Linear {
   void multiply_panel(const Panel& panel, const float* x, const CodedRows& coded,
                       std::int64_t first, std::int64_t rows, float* y) const {
     float sums[kRowBlock * kPanelOutputs];
-    panel.part->multiply(panel.index, x, &coded, first, rows, sums);
+    panel.part->multiply(panel.index, x, coded, first, rows, sums);
     const std::int64_t count =
         std::min<std::int64_t>(kPanelOutputs, panel.part->outputs() - panel.index * kPanelOutputs);
     for (std::int64_t row = 0; row < rows; ++row) {

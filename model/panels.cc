@@ -119,14 +119,14 @@ void Panels::pack_floats(const GgufTensor& weight) {
   }
 }
 
-void Panels::multiply(std::int64_t index, const float* x, const CodedRows* coded,
+void Panels::multiply(std::int64_t index, const float* x, const CodedRows& coded,
                       std::int64_t first, std::int64_t rows, float* y) const {
   const std::byte* panel = bytes_.data() + static_cast<std::size_t>(index) * panel_bytes_;
   if (!is_coded()) {
     panel_kernels().multiply_floats(type_, panel, x + first * inputs_, inputs_, rows, y);
     return;
   }
-  panel_kernels().multiply_codes(form_, panel, coded->view(), first, rows, y);
+  panel_kernels().multiply_codes(form_, panel, coded.view(), first, rows, y);
   const float* powers = powers_.data() + index * kPanelOutputs;
   for (std::int64_t row = 0; row < rows; ++row, y += kPanelOutputs) {
     for (int i = 0; i < kPanelOutputs; ++i) y[i] *= powers[i];

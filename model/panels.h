@@ -21,15 +21,13 @@ class Panels {
   // Requires: a matrix [inputs, outputs] of the file's checked shape. `memory` outlives the result.
   Panels(const GgufTensor& weight, std::pmr::memory_resource* memory);
 
-  std::int64_t inputs() const { return inputs_; }
   std::int64_t outputs() const { return outputs_; }
   std::int64_t count() const { return (outputs_ + kPanelOutputs - 1) / kPanelOutputs; }
   bool is_coded() const { return form_.bits > 0; }
-  std::size_t bytes() const { return bytes_.size(); }
 
-  // y [rows][16] = rows times panel `index`. `coded` is null where the weights are floats, and
-  // holds the rows of `x` otherwise.
-  void multiply(std::int64_t index, const float* x, const CodedRows* coded, std::int64_t first,
+  // y [rows][16] = rows times panel `index`. `coded` holds the rows of `x`; it is not looked at
+  // where weights are floats, nor `x` where they are not.
+  void multiply(std::int64_t index, const float* x, const CodedRows& coded, std::int64_t first,
                 std::int64_t rows, float* y) const;
 
  private:

@@ -1,6 +1,8 @@
 #include "model/resident.h"
 
+#if defined(__GLIBC__)
 #include <malloc.h>
+#endif
 
 #include <fstream>
 #include <limits>
@@ -30,7 +32,9 @@ Result<Resident> resident_memory() {
 }
 
 Result<CacheMemory> empty_and_measure(Cache& cache) {
+#if defined(__GLIBC__)
   malloc_trim(0);  // so that free memory of others does not go between the two looks
+#endif
   const Stats full = cache.stats();
   MODEL_TRY(const Resident before, resident_memory());
   MODEL_CHECK(cache.clear());
