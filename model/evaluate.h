@@ -26,7 +26,7 @@ struct EvalOptions {
   std::vector<NamedCodec> codecs;  // f16 is always measured, and is the first row
   std::int64_t context = 2048;     // tokens of a chunk, at least 4
   std::int64_t chunks = 1;         // at most; the text may have fewer
-  std::int64_t step_tokens = 512;  // of a prefill step
+  std::int64_t step_tokens = kStepTokens;
   bool reference_attention = false;
   // Called before each pass.
   std::function<void(std::int64_t chunk, std::int64_t chunks, const std::string& codec)> progress;

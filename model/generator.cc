@@ -9,7 +9,6 @@
 namespace quire::model {
 namespace {
 
-constexpr std::size_t kStepTokens = 512;
 constexpr std::int64_t kFirstGuesses = 2;
 
 using Clock = std::chrono::steady_clock;
@@ -36,14 +35,14 @@ Generator::Generator(const Model& model, const Tokenizer& tokenizer, Cache& cach
 Result<void> Generator::feed(const Sequence& sequence, std::span<const int> tokens) {
   if (tokens.empty()) return refuse("generator: no tokens to feed");
   has_logits_ = false;
-  if (tokens.size() <= kStepTokens) {
+  if (std::ssize(tokens) <= kStepTokens) {
     MODEL_CHECK(feed_step(sequence, tokens));
   } else {
     // A window may have dropped tokens by the time a later step fails; a fork still has them.
     MODEL_TRY(const Sequence before, sequence.fork());
     Result<void> fed;
     while (fed && !tokens.empty()) {
-      const std::size_t count = std::min(tokens.size(), kStepTokens);
+      const std::size_t count = std::min(tokens.size(), std::size_t{kStepTokens});
       fed = feed_step(sequence, tokens.first(count));
       tokens = tokens.subspan(count);
     }

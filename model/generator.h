@@ -1,8 +1,7 @@
 // A generator lets a model go on with sequences of a cache: tokens in, tokens out.
 //
 // A prompt that is refused leaves its sequence as it was. What was drawn stays, also when a later
-// token fails. Prompts go in steps of 512 tokens; a step holds the rows of all its tokens
-// in all layers until it commits, so larger ones would only take more memory.
+// token fails. Prompts go in steps of kStepTokens.
 //
 // With a draft, tokens are guessed from the history and go into one step together with the token
 // that was drawn. Each is then drawn as if it had come alone, from the logits of the row before it,

@@ -41,6 +41,10 @@ struct ModelOptions {
 using Attention =
     std::function<Result<void>(Step& step, int layer, const TensorView& q, const OutputView& out)>;
 
+// Tokens of a step in which a prompt is fed: enough for the products of weights; a step holds the
+// rows of all its tokens in all layers until it commits, so larger ones would only take memory.
+inline constexpr std::int64_t kStepTokens = 512;
+
 class Model {
  public:
   static Result<Model> load(const std::string& path, const ModelOptions& options);

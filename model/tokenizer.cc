@@ -9,10 +9,6 @@
 namespace quire::model {
 namespace {
 
-constexpr int kControl = 3;
-constexpr int kUserDefined = 4;
-constexpr int kByte = 6;
-
 // Vocabularies of this kind write bytes as characters that can be seen: printable Latin-1 as
 // itself, the 68 other bytes in order as U+0100 and up.
 struct Alphabet {

@@ -14,12 +14,6 @@ namespace {
 constexpr std::string_view kSpace = "\xe2\x96\x81";  // U+2581
 constexpr std::size_t kNone = static_cast<std::size_t>(-1);
 
-// Types of tokens.
-constexpr int kNormal = 1;
-constexpr int kUnknown = 2;
-constexpr int kUserDefined = 4;
-constexpr int kByte = 6;
-
 // "<0xE2>" as 0xE2.
 std::optional<unsigned char> byte_named(std::string_view token) {
   unsigned value = 0;

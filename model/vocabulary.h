@@ -9,9 +9,12 @@
 
 namespace quire::model {
 
+// The numbers are those of the file format.
+enum TokenType : int { kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kByte = 6 };
+
 struct Vocabulary {
   std::vector<std::string> tokens;  // the text of each id, in the file's own spelling
-  std::vector<int> types;  // per id: 1 normal, 2 unknown, 3 control, 4 user defined, 6 byte
+  std::vector<int> types;           // per id: a TokenType, or another number
   std::vector<std::string> merges;  // "left right", best first
   std::vector<float> scores;        // per id, of SentencePiece models: which pairs come first
   std::string model;                // the algorithm: "gpt2" for byte-level pairs, "llama", ...

@@ -31,6 +31,7 @@
 
 #include "commands.h"
 #include "machine.h"
+#include "median.h"
 #include "print.h"
 #include "quire/cache.hpp"
 
@@ -54,12 +55,6 @@ using Samples = std::vector<double>;  // microseconds
 
 double us_since(Clock::time_point start) {
   return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
-}
-
-double median(Samples samples) {
-  const auto middle = samples.begin() + static_cast<std::ptrdiff_t>(samples.size() / 2);
-  std::nth_element(samples.begin(), middle, samples.end());
-  return *middle;
 }
 
 class Pool {

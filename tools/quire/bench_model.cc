@@ -35,6 +35,7 @@
 
 #include "commands.h"
 #include "machine.h"
+#include "median.h"
 #include "model/model.h"
 #include "model_options.h"
 #include "options.h"
@@ -45,7 +46,6 @@
 namespace quire::tool {
 namespace {
 
-constexpr std::int64_t kStepTokens = 512;
 constexpr std::int64_t kWarmTokens = 4;
 
 struct Options {
@@ -81,7 +81,7 @@ class Subject {
         logits_(static_cast<std::size_t>(model.config().vocabulary)) {}
 
   // Appends tokens until the sequence has `end`; returns the seconds. They are none where it has.
-  double feed(std::int64_t end) { return append(end, kStepTokens); }
+  double feed(std::int64_t end) { return append(end, model::kStepTokens); }
   // Appends `count` tokens, one per step; returns the seconds.
   double decode(std::int64_t count) { return append(length() + count, 1); }
   // Feeds again what a window has let go of.
@@ -167,12 +167,6 @@ std::vector<int> some_ids(std::int64_t count, int vocabulary) {
 }
 
 // --- rounds
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const std::size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
-}
 
 // Seconds of each round, by the index of the codec and the tokens of a prompt or a depth.
 struct Times {
