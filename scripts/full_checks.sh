@@ -7,6 +7,7 @@
 #    those that are there: tokens of 2,000 strings and chat templates, logits of the default model
 #    on 20 texts of 256 tokens, logits of tiny models of every family.
 # 3. The runner's logits are compared with all of those 20 texts; plain tests take four.
+# 4. Every random test runs with ten new seeds, which it prints; plain tests always take the same.
 set -eu
 cd "$(dirname "$0")/.."
 build=${1:?usage: scripts/full_checks.sh BUILD_FOLDER}
@@ -39,4 +40,13 @@ check families_truth.py --check
 echo "full checks: the default model's logits on all texts"
 QUIRE_TEST_FULL=1 QUIRE_MODEL="$model" \
   "$build/tests/model_runner_tests" --gtest_brief=1 --gtest_filter='Logits.*'
+
+for round in 1 2 3 4 5 6 7 8 9 10; do
+  echo "full checks: random tests with new seeds, round $round of 10"
+  for program in base codec page cache attend property; do
+    log=$folder/$program.log
+    QUIRE_TEST_SEED=random "$build/tests/${program}_tests" --gtest_brief=1 > "$log" 2>&1 ||
+      { cat "$log"; exit 1; }
+  done
+done
 echo "full checks: all passed"

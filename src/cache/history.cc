@@ -172,10 +172,11 @@ void History::cut_to(std::int64_t ordinal, std::int64_t position) {
     groups[g].table.cut_tail(ordinal);
     exact = exact && is_exact_point(groups[g], g, ordinal);
   }
-  while (!spans.empty() && spans.back().begin >= position) spans.pop_back();
   end_ordinal = ordinal;
   next_position = length() > 0 ? longest().last_position() + 1 : std::min(next_position, position);
-  // A gap at the end of a span goes with the token behind it: later tokens there are not its own.
+  // Gaps in and at the end of spans go with the token behind them: later tokens there are not
+  // theirs.
+  while (!spans.empty() && spans.back().begin >= next_position) spans.pop_back();
   if (!spans.empty()) spans.back().end = std::min(spans.back().end, next_position);
   if (!exact) {
     inexact_from = std::min(inexact_from, ordinal);

@@ -155,6 +155,21 @@ TEST(Span, MovesWithItsTokens) {
   EXPECT_EQ(sequence.fork(3).value().at, 3);
 }
 
+TEST(Span, GapsInSpansGoWithTheTokensBehindThem) {
+  CacheSpec spec = small_spec();
+  spec.layers[0].rotation = Rotation::none();
+  Cache cache = Cache::create(spec).value();
+  const Sequence sequence = filled(cache, 1);
+  Batch batch = with_span(with_span(batch_of(sequence, 1, 3), 1, 3), 3, 6);
+  batch.tokens[1].position = 5;
+  batch.tokens[2].position = 6;
+  stepped(cache, batch).commit().value();
+  sequence.remove(5, 6).value();  // 0, 1 and 5; spans [1, 3) and [3, 5), the second without tokens
+  sequence.truncate(5).value();
+  EXPECT_EQ(sequence.next_position().value(), 2);
+  EXPECT_EQ(sequence.can_resume(2).value(), Resume::exact);
+}
+
 TEST(Span, KeepLastMayDivideIt) {
   Cache cache = Cache::create(small_spec()).value();
   const Sequence sequence = with_image(cache);

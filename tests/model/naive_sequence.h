@@ -100,7 +100,7 @@ class NaiveSequence {
   std::int64_t next_position = 0;
   std::int64_t origin = 0;  // position of the first token there ever was
   std::optional<NaiveCross> cross;
-  bool is_pure = true;  // made of appends, forks and cuts at the end alone
+  bool is_pure = true;  // made of appends, forks and cuts at shown tokens alone
 
   // --- questions
 
@@ -235,12 +235,16 @@ class NaiveSequence {
       if (!spec->is_cross(g) && loses_open_page(g, ordinal)) is_pure = false;
     }
     std::erase_if(tokens, [&](const NaiveToken& token) {
-      return token.ordinal >= ordinal || (token.position >= position && !in_any_group(token));
+      if (token.ordinal >= ordinal) return true;
+      // Hidden tokens at or after the cut: their ordinals stay taken, in pages without rows.
+      const bool among_hidden = token.position >= position && !in_any_group(token);
+      if (among_hidden) is_pure = false;
+      return among_hidden;
     });
-    std::erase_if(spans, [&](const NaiveRange& span) { return span.begin >= position; });
     end_ordinal = ordinal;
     const auto held = longest();
     next_position = held.empty() ? std::min(next_position, position) : held.back()->position + 1;
+    std::erase_if(spans, [&](const NaiveRange& span) { return span.begin >= next_position; });
     for (NaiveRange& span : spans) span.end = std::min(span.end, next_position);
   }
 
