@@ -66,7 +66,6 @@ BlockWalk::BlockWalk(const AttendTask& task, HeadRange heads, WalkRoom& room)
   }
   o_[0] = at;
   o_[1] = turns_ ? at + sums : at;
-  coded_.resize(turns_ ? rows_ : 0);
   clear_item();
 }
 
@@ -77,8 +76,7 @@ BlockWalk::~BlockWalk() = default;
 void BlockWalk::run(std::span<const PageSlice> slices, const StateView& out) {
   for (const Query& query : task_.queries) {
     const std::int64_t at = query.out_row * out.heads + heads_.front().group.first;
-    state_clear(out.o + at * out.dim, out.m + at, out.l + at,
-                static_cast<std::int64_t>(heads_.size() * group_), out.dim);
+    std::fill_n(out.m + at, heads_.size() * group_, kNothing);
   }
   item_end_ = 0;
   while (!slices.empty()) {
@@ -96,6 +94,13 @@ void BlockWalk::run(std::span<const PageSlice> slices, const StateView& out) {
     }
   }
   end_item(out);
+  for (const Query& query : task_.queries) {
+    std::int64_t at = query.out_row * out.heads + heads_.front().group.first;
+    for (std::size_t row = 0; row < heads_.size() * group_; ++row, ++at) {
+      if (out.m[at] == kNothing)
+        state_clear(out.o + at * out.dim, out.m + at, out.l + at, 1, out.dim);
+    }
+  }
 }
 
 // The keys of a page, to be brought near before take() asks for them.
@@ -128,29 +133,32 @@ void BlockWalk::end_item(const StateView& out) {
         const std::int64_t at =
             task_.queries[i].out_row * out.heads + head.group.first + static_cast<std::int64_t>(h);
         const std::size_t row = head.first_row + i * group_ + h;
-        if (turns_) join_sums(head, row);
-        state_merge(out.o + at * out.dim, out.m + at, out.l + at, o_of(0, row), m_ + row, l_ + row,
-                    1, out.dim);
+        if (m_[row] == kNothing) continue;
+        state_merge(out.o + at * out.dim, out.m + at, out.l + at, whole_sum(head, row), m_ + row,
+                    l_ + row, 1, out.dim);
       }
     }
   }
   clear_item();
 }
 
-// Adds the sum of coded values, turned back from the basis of the codes, to that of rows.
-void BlockWalk::join_sums(Head& head, std::size_t row) {
+// The item's sum of a row: that of coded values, turned back from the basis of the codes, and that
+// of rows.
+const float* BlockWalk::whole_sum(Head& head, std::size_t row) {
   float* rows = o_of(0, row);
-  if (keep_[0][row] != 1.0f) {
-    for (int c = 0; c < o_stride_; ++c) rows[c] *= keep_[0][row];
-  }
-  if (!coded_[row]) return;
+  if (!turns_) return rows;
   float* codes = o_of(1, row);
-  if (keep_[1][row] != 1.0f) {
-    for (int c = 0; c < o_stride_; ++c) codes[c] *= keep_[1][row];
+  for (const bool turned : {false, true}) {
+    if (!begun_[turned] || keep_[turned][row] == 1.0f) continue;
+    float* sum = o_of(turned, row);
+    for (int c = 0; c < o_stride_; ++c) sum[c] *= keep_[turned][row];
   }
+  if (!begun_[1]) return rows;
   const Reader& reader = head.values.sealed;
   reader.codec->rotate_back[static_cast<std::size_t>(reader.isa)](reader.shape, codes);
+  if (!begun_[0]) return codes;
   for (int c = 0; c < o_stride_; ++c) rows[c] += codes[c];
+  return rows;
 }
 
 float* BlockWalk::o_of(bool sealed, std::size_t row) noexcept {
@@ -164,11 +172,16 @@ float* BlockWalk::logits_of(std::size_t p) {
 }
 
 void BlockWalk::clear_item() noexcept {
-  state_clear(o_[0], m_, l_, static_cast<std::int64_t>(rows_), o_stride_);
+  std::fill_n(m_, rows_, kNothing);
+  std::fill_n(l_, rows_, 0.0f);
   std::fill_n(keep_[0], 2 * rows_, 1.0f);
-  if (!turns_) return;
-  std::fill_n(o_[1], rows_ * static_cast<std::size_t>(o_stride_), 0.0f);
-  std::fill(coded_.begin(), coded_.end(), char{0});
+  begun_[0] = begun_[1] = false;
+}
+
+void BlockWalk::begin_sum(bool turned) noexcept {
+  if (begun_[turned]) return;
+  begun_[turned] = true;
+  std::fill_n(o_[turned], rows_ * static_cast<std::size_t>(o_stride_), 0.0f);
 }
 
 // Slices of one page that follow each other are taken together.
@@ -279,22 +292,20 @@ void BlockWalk::mix_page(Head& head, const UnitPage& page, float* logits, const 
     Operands weights{reinterpret_cast<const std::byte*>(from),
                      static_cast<std::ptrdiff_t>(sizeof(float)) * slots_,
                      static_cast<int>(count * group_)};
-    if (kernel.weigh != nullptr) {
-      weights.stride = static_cast<std::ptrdiff_t>(kernel.weight_bytes(slots_));
-      weights.rows = room_.weights.take(count * group_ * static_cast<std::size_t>(weights.stride));
+    std::byte* prepared = nullptr;
+    if (reader.weight_bytes != 0) {
+      weights.stride = static_cast<std::ptrdiff_t>(reader.weight_bytes);
+      prepared = room_.weights.take(count * group_ * static_cast<std::size_t>(weights.stride));
+      weights.rows = prepared;
     }
-    softmax_.weigh(from + tiles.first, slots_, weights.count, tiles.end - tiles.first, m_ + row,
-                   kernel.rounds_weights, l_ + row);
-    for (int i = 0; kernel.weigh != nullptr && i < weights.count; ++i) {
-      kernel.weigh(room_.values.side(), from + i * slots_, tiles.first, tiles.end,
-                   room_.weights.data() + i * weights.stride);
-    }
+    kernel.weigh(room_.values.side(), {from, slots_, weights.count, tiles.first, tiles.end,
+                                       m_ + row, l_ + row, prepared, weights.stride});
     const bool turned = reader.rotates;
+    begin_sum(turned);
     float* keep = keep_[turned] + row;
     room_.values.products().mix(room_.values.side(), tiles.first, tiles.end, weights, keep,
                                 o_of(turned, row), o_stride_, after);
     std::fill_n(keep, weights.count, 1.0f);
-    if (turned) std::fill_n(coded_.data() + row, weights.count, char{1});
   });
 }
 

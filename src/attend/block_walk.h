@@ -58,8 +58,9 @@ class BlockWalk {
   Ahead keys_of(Head& head, const PageSlice& slice) const;
   void take(Head& head, const Ahead& after);
   void end_item(const StateView& out);
-  void join_sums(Head& head, std::size_t row);
+  const float* whole_sum(Head& head, std::size_t row);
   void clear_item() noexcept;
+  void begin_sum(bool turned) noexcept;
   void split_pages(std::span<const PageSlice> unit);
   void look_at(UnitPage& page) const;
   void make_logits(Head& head, const UnitPage& page, float* logits);
@@ -91,7 +92,7 @@ class BlockWalk {
   float* top_ = nullptr;       // largest logit of the unit
   float* keep_[2] = {};        // what sums are multiplied by before something is added
   float* o_[2] = {};           // [row][o_stride_]: of rows, of coded values; one if !turns_
-  std::vector<char> coded_;    // [row]: whether it has a sum of coded values; if turns_
+  bool begun_[2] = {};         // whether there is such a sum in the item at hand
   std::int64_t item_end_ = 0;  // ordinal at which the item at hand ends
   bool touched_ = false;       // some state of the item is not empty
 };

@@ -35,12 +35,20 @@ Reader::Reader(const LayerStore& s, Side the_side, int the_head, bool is_sealed,
           (side == Side::key ? kernel->coded.scores != nullptr : kernel->coded.mix != nullptr) &&
           (kernel->takes_coded == nullptr || kernel->takes_coded(side, dim));
   rotates = sealed && !decodes && codec->rotate[0] != nullptr;
-  if (!decodes) return;
-  codec = &float_codec(DType::f32);
-  kernel = codec->kernels[static_cast<std::size_t>(isa)];
-  coded = true;
-  if (side == Side::value) dim = tile_ceil(dim);
-  split = dim;
+  direct = sealed && !decodes && (coded || kernel->expand == nullptr);
+  if (decodes) {
+    codec = &float_codec(DType::f32);
+    kernel = codec->kernels[static_cast<std::size_t>(isa)];
+    coded = true;
+    if (side == Side::value) dim = tile_ceil(dim);
+    split = dim;
+  }
+  if (side == Side::value) {
+    if (kernel->weight_bytes != nullptr) weight_bytes = kernel->weight_bytes(slots);
+    return;
+  }
+  query_bytes = kernel->query_bytes(dim);
+  if (kernel->fold != nullptr) folded_bytes = kernel->folded_bytes(dim);
 }
 
 Ahead Reader::ahead(const PageBytes& page) const noexcept {
@@ -51,7 +59,7 @@ Ahead Reader::ahead(const PageBytes& page) const noexcept {
   return {page.sealed + place.data, end - place.data};
 }
 
-void Operand::make(const Reader& r, const PageBytes& page, int count, bool many) {
+void Operand::make_new(const Reader& r, const PageBytes& page, int count, bool many) {
   const Made wanted{&r, page, count, many};
   if (made_ == wanted) return;
   made_ = {};

@@ -40,7 +40,7 @@ struct Reader {
   [[gnu::always_inline]] void fetch_scales(const PageBytes& page) const noexcept {
     if (!sealed) return;
     for (std::size_t at = 0; at < place.scale_bytes; at += 64) {
-      __builtin_prefetch(page.sealed + place.scales + at);
+      __builtin_prefetch(page.sealed + place.scales + at, 0, 2);
     }
   }
 
@@ -52,12 +52,17 @@ struct Reader {
   TileShape shape;     // as the codec of the layer sees it
   bool decodes;        // to f32 tiles
   bool coded;          // codes can be multiplied where they lie
+  bool direct;         // codes are multiplied where they lie, unless many rows use them
   bool rotates;        // the kernel multiplies in a basis of the codec's own
   const Codec* codec;  // of the tiles that `kernel` multiplies
   const Kernel* kernel;
   int dim;    // channels that are multiplied; values padded to a multiple of 16
   int split;  // of the parts that have scales of their own; dim: one part
   int slots;  // padded
+  // Of a prepared row: of keys, folded into those of a page too; of values.
+  std::size_t query_bytes = 0;
+  std::size_t folded_bytes = 0;
+  std::size_t weight_bytes = 0;  // 0: weights are multiplied as they are
   SealedPlace place;
   std::size_t rows_at;  // in the rows block
   std::size_t rows_bytes;
@@ -77,12 +82,20 @@ class Operand {
  public:
   // Makes the operand of slots [0, count) of a page, if it is not the one that was made last.
   // `many`: worth expanding. Requires: the reader outlives the operand.
-  void make(const Reader& reader, const PageBytes& page, int count, bool many);
+  void make(const Reader& r, const PageBytes& page, int count, bool many) {
+    reader_ = &r;
+    if (!r.direct || (many && r.kernel->expand != nullptr)) return make_new(r, page, count, many);
+    made_ = {};
+    side_ = {page.sealed + r.place.data,
+             r.place.scale_bytes > 0 ? page.sealed + r.place.scales : nullptr, r.slots, r.dim,
+             r.split};
+    products_ = &r.kernel->coded;
+  }
 
   // Before another reader may have the address of the last one.
   void forget() noexcept { made_ = {}; }
 
-  const Reader& reader() const noexcept { return *made_.reader; }
+  const Reader& reader() const noexcept { return *reader_; }
   const PageSide& side() const noexcept { return side_; }
   const Products& products() const noexcept { return *products_; }
 
@@ -95,10 +108,12 @@ class Operand {
     bool operator==(const Made&) const = default;
   };
 
+  void make_new(const Reader& reader, const PageBytes& page, int count, bool many);
   void decode(const Reader& reader, const PageBytes& page, int count);
   void tile_rows(const Reader& reader, const std::byte* rows, int count);
 
-  Made made_;
+  Made made_;  // what took work
+  const Reader* reader_ = nullptr;
   PageSide side_;
   const Products* products_ = nullptr;
   Scratch tiles_;

@@ -37,24 +37,15 @@ QueryBlock::QueryBlock(const AttendTask& task, const HeadGroup& group,
   }
 }
 
-Operands QueryBlock::prepared(const Operand& keys, std::int64_t turn, std::int64_t first,
-                              std::int64_t count) {
+Operands QueryBlock::folded(const Operand& keys, const Operands& rows) {
   const Reader& reader = keys.reader();
-  if (task_.math.rope == nullptr) turn = 0;
-  Prepared& form = forms_[reader.sealed];
-  const auto stride = static_cast<std::ptrdiff_t>(reader.kernel->query_bytes(reader.dim));
-  if (!form.ready || form.turn != turn) prepare(reader, turn, stride, form);
-  const Operands rows{form.bytes.data() + first * stride, stride, static_cast<int>(count)};
-  const Kernel& kernel = *reader.kernel;
-  if (kernel.fold == nullptr) return rows;
-  const auto folded_stride = static_cast<std::ptrdiff_t>(kernel.folded_bytes(reader.dim));
-  std::byte* to = folded_.take(static_cast<std::size_t>(count * folded_stride));
-  kernel.fold(keys.side(), rows, to);
-  return {to, folded_stride, rows.count};
+  std::byte* to = folded_.take(static_cast<std::size_t>(rows.count) * reader.folded_bytes);
+  reader.kernel->fold(keys.side(), rows, to);
+  return {to, static_cast<std::ptrdiff_t>(reader.folded_bytes), rows.count};
 }
 
-void QueryBlock::prepare(const Reader& reader, std::int64_t turn, std::ptrdiff_t stride,
-                         Prepared& form) {
+void QueryBlock::prepare(const Reader& reader, std::int64_t turn, Prepared& form) {
+  const auto stride = static_cast<std::ptrdiff_t>(reader.query_bytes);
   const float* from = turn == 0 ? plain_.data() : turned(turn);
   std::byte* to = form.bytes.take(static_cast<std::size_t>(rows_ * stride));
   std::vector<float> rotated(reader.rotates ? static_cast<std::size_t>(dim_) : 0);

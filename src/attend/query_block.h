@@ -29,7 +29,16 @@ class QueryBlock {
 
   // The prepared rows [first, first + count) for the keys of a page with `turn`, valid until the
   // next call.
-  Operands prepared(const Operand& keys, std::int64_t turn, std::int64_t first, std::int64_t count);
+  Operands prepared(const Operand& keys, std::int64_t turn, std::int64_t first,
+                    std::int64_t count) {
+    const Reader& reader = keys.reader();
+    if (task_.math.rope == nullptr) turn = 0;
+    Prepared& form = forms_[reader.sealed];
+    if (!form.ready || form.turn != turn) prepare(reader, turn, form);
+    const auto stride = static_cast<std::ptrdiff_t>(reader.query_bytes);
+    const Operands rows{form.bytes.data() + first * stride, stride, static_cast<int>(count)};
+    return reader.kernel->fold == nullptr ? rows : folded(keys, rows);
+  }
 
  private:
   struct Prepared {
@@ -38,7 +47,8 @@ class QueryBlock {
     bool ready = false;
   };
 
-  void prepare(const Reader& reader, std::int64_t turn, std::ptrdiff_t stride, Prepared& form);
+  void prepare(const Reader& reader, std::int64_t turn, Prepared& form);
+  Operands folded(const Operand& keys, const Operands& rows);
   const float* turned(std::int64_t turn);
 
   const AttendTask& task_;

@@ -15,10 +15,6 @@ struct Softmax {
   // the largest, NaN where one is: a broken query must not look empty.
   void (*raise)(float* logits, std::ptrdiff_t stride, int rows, int slots, int begin, int end,
                 float scale, float* top) noexcept;
-  // Replaces logits by 2^(logit - top[row]), or 0 where top is -inf, and adds their sum to
-  // sum[row]. `bf16`: rounded, and so summed.
-  void (*weigh)(float* logits, std::ptrdiff_t stride, int rows, int slots, const float* top,
-                bool bf16, float* sum) noexcept;
 };
 
 const Softmax& softmax_of(Isa isa) noexcept;

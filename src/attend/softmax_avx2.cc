@@ -7,7 +7,7 @@
 namespace quire {
 
 extern const Softmax kSoftmaxAvx2;
-const Softmax kSoftmaxAvx2 = {raise, weigh};
+const Softmax kSoftmaxAvx2 = {raise};
 
 }  // namespace quire
 #endif

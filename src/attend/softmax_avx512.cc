@@ -7,7 +7,7 @@
 namespace quire {
 
 extern const Softmax kSoftmaxAvx512;
-const Softmax kSoftmaxAvx512 = {raise, weigh};
+const Softmax kSoftmaxAvx512 = {raise};
 
 }  // namespace quire
 #endif

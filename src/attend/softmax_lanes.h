@@ -26,24 +26,5 @@ void raise(float* logits, std::ptrdiff_t stride, int rows, int slots, int begin,
   }
 }
 
-void weigh(float* logits, std::ptrdiff_t stride, int rows, int slots, const float* top, bool bf16,
-           float* sum) noexcept {
-  for (int row = 0; row < rows; ++row, logits += stride) {
-    if (top[row] == -__builtin_inff()) {
-      for (int t = 0; t < slots; t += kLanes) store_floats(logits + t, zeros());
-      continue;
-    }
-    const Floats base = spread(top[row]);
-    Floats sums = zeros();
-    for (int t = 0; t < slots; t += kLanes) {
-      Floats p = exp2(sub(load_floats(logits + t), base));
-      if (bf16) p = round_to_bf16(p);
-      store_floats(logits + t, p);
-      sums = add(sums, p);
-    }
-    sum[row] += sum_of(sums);
-  }
-}
-
 }  // namespace
 }  // namespace quire

@@ -6,6 +6,6 @@
 namespace quire {
 
 extern const Softmax kSoftmaxScalar;
-const Softmax kSoftmaxScalar = {raise, weigh};
+const Softmax kSoftmaxScalar = {raise};
 
 }  // namespace quire

@@ -51,20 +51,16 @@ inline Floats only(Floats a, int begin, int end, Floats other) {
   return _mm256_blendv_ps(other, a, _mm256_castsi256_ps(inside));
 }
 
-// No kernel of this set rounds weights.
-inline Floats round_to_bf16(Floats a) { return a; }
-
-// 2^a for a <= 0, with an error below 2e-7 of it; 0 below 2^-125; NaN stays NaN.
+// 2^a for a <= 0, with an error below 3e-7 of it; 0 below 2^-125; NaN stays NaN.
 inline Floats exp2(Floats a) {
   const Floats bounded = _mm256_max_ps(spread(-126.0f), a);  // NaN stays
   const Floats whole = _mm256_round_ps(bounded, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
   const Floats part = sub(bounded, whole);
-  Floats sum = spread(1.535336188319500e-4f);
-  sum = fma(sum, part, spread(1.339887440266574e-3f));
-  sum = fma(sum, part, spread(9.618437357674640e-3f));
-  sum = fma(sum, part, spread(5.550332471162809e-2f));
-  sum = fma(sum, part, spread(2.402264791363012e-1f));
-  sum = fma(sum, part, spread(6.931472028550421e-1f));
+  Floats sum = spread(1.327647197947940e-3f);
+  sum = fma(sum, part, spread(9.675541334216184e-3f));
+  sum = fma(sum, part, spread(5.550713273542589e-2f));
+  sum = fma(sum, part, spread(2.402211972384848e-1f));
+  sum = fma(sum, part, spread(6.931469670647331e-1f));
   sum = fma(sum, part, spread(1.0f));
   const __m256i exponent =
       _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(whole), _mm256_set1_epi32(127)), 23);
@@ -85,6 +81,23 @@ inline float largest_of(Floats a) {
   half = _mm_max_ps(half, _mm_movehl_ps(half, half));
   return _mm_cvtss_f32(_mm_max_ss(half, _mm_movehdup_ps(half)));
 }
+
+// Folds the lanes of four rows at once: those of row i become out[i].
+struct AddLanes {
+  static __m256 of(__m256 a, __m256 b) { return _mm256_add_ps(a, b); }
+  static __m128 of(__m128 a, __m128 b) { return _mm_add_ps(a, b); }
+};
+template <class Fold>
+inline void fold_rows(const Floats (&rows)[4], float* out) {
+  const __m256 ab =
+      Fold::of(_mm256_unpacklo_ps(rows[0], rows[1]), _mm256_unpackhi_ps(rows[0], rows[1]));
+  const __m256 cd =
+      Fold::of(_mm256_unpacklo_ps(rows[2], rows[3]), _mm256_unpackhi_ps(rows[2], rows[3]));
+  const __m256 all = Fold::of(_mm256_shuffle_ps(ab, cd, _MM_SHUFFLE(1, 0, 1, 0)),
+                              _mm256_shuffle_ps(ab, cd, _MM_SHUFFLE(3, 2, 3, 2)));
+  _mm_storeu_ps(out, Fold::of(_mm256_castps256_ps128(all), _mm256_extractf128_ps(all, 1)));
+}
+inline void sums_of_rows(const Floats (&rows)[4], float* out) { fold_rows<AddLanes>(rows, out); }
 
 // Inlined always: g++ takes a function of nothing but a prefetch as one without effect.
 [[gnu::always_inline]] inline void prefetch(const std::byte* at) {

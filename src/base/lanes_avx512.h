@@ -44,19 +44,22 @@ inline Floats round_to_bf16(Floats a) {
       _mm512_cvtepu16_epi32(reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(a))), 16));
 }
 
-// 2^a for a <= 0, with an error below 2e-7 of it; 0 below 2^-125; NaN stays NaN.
+// 2^a for a <= 0, with an error below 3e-7 of it; 0 below 2^-125; NaN stays NaN.
 inline Floats exp2(Floats a) {
-  const Floats whole = _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-  const Floats part = _mm512_sub_ps(a, whole);
-  Floats sum = spread(1.535336188319500e-4f);
-  sum = fma(sum, part, spread(1.339887440266574e-3f));
-  sum = fma(sum, part, spread(9.618437357674640e-3f));
-  sum = fma(sum, part, spread(5.550332471162809e-2f));
-  sum = fma(sum, part, spread(2.402264791363012e-1f));
-  sum = fma(sum, part, spread(6.931472028550421e-1f));
+  // Rounded to an integer by the last bits of a large number, which are then its exponent.
+  const Floats large = spread(12582912.0f);
+  const Floats shifted = add(a, large);
+  const Floats part = sub(a, sub(shifted, large));
+  Floats sum = spread(1.327647197947940e-3f);
+  sum = fma(sum, part, spread(9.675541334216184e-3f));
+  sum = fma(sum, part, spread(5.550713273542589e-2f));
+  sum = fma(sum, part, spread(2.402211972384848e-1f));
+  sum = fma(sum, part, spread(6.931469670647331e-1f));
   sum = fma(sum, part, spread(1.0f));
-  const __mmask16 tiny = _mm512_cmp_ps_mask(a, spread(-125.0f), _CMP_LT_OQ);
-  return _mm512_mask_mov_ps(_mm512_scalef_ps(sum, whole), tiny, zeros());
+  const __mmask16 seen = _mm512_cmp_ps_mask(a, spread(-125.0f), _CMP_NLT_UQ);  // NaN too
+  return _mm512_castsi512_ps(
+      _mm512_maskz_add_epi32(seen, _mm512_castps_si512(sum),
+                             _mm512_slli_epi32(_mm512_castps_si512(shifted), 23)));
 }
 
 // Folds the lanes as a tree.
@@ -66,6 +69,25 @@ inline float largest_of(Floats a) {
   if (_mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q) != 0) return __builtin_nanf("");
   return _mm512_reduce_max_ps(a);
 }
+
+// Folds the lanes of four rows at once: those of row i become out[i].
+struct AddLanes {
+  static __m512 of(__m512 a, __m512 b) { return _mm512_add_ps(a, b); }
+  static __m256 of(__m256 a, __m256 b) { return _mm256_add_ps(a, b); }
+  static __m128 of(__m128 a, __m128 b) { return _mm_add_ps(a, b); }
+};
+template <class Fold>
+inline void fold_rows(const Floats (&rows)[4], float* out) {
+  const __m512 ab =
+      Fold::of(_mm512_unpacklo_ps(rows[0], rows[1]), _mm512_unpackhi_ps(rows[0], rows[1]));
+  const __m512 cd =
+      Fold::of(_mm512_unpacklo_ps(rows[2], rows[3]), _mm512_unpackhi_ps(rows[2], rows[3]));
+  const __m512 all = Fold::of(_mm512_shuffle_ps(ab, cd, _MM_SHUFFLE(1, 0, 1, 0)),
+                              _mm512_shuffle_ps(ab, cd, _MM_SHUFFLE(3, 2, 3, 2)));
+  const __m256 half = Fold::of(_mm512_castps512_ps256(all), _mm512_extractf32x8_ps(all, 1));
+  _mm_storeu_ps(out, Fold::of(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1)));
+}
+inline void sums_of_rows(const Floats (&rows)[4], float* out) { fold_rows<AddLanes>(rows, out); }
 
 // Inlined always: g++ takes a function of nothing but a prefetch as one without effect.
 [[gnu::always_inline]] inline void prefetch(const std::byte* at) {

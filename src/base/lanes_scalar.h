@@ -92,9 +92,6 @@ inline Floats only(const Floats& a, int begin, int end, const Floats& other) {
   return make_floats([&](int i) { return i >= begin && i < end ? a[i] : other[i]; });
 }
 
-// No kernel of this set rounds weights.
-inline Floats round_to_bf16(const Floats& a) { return a; }
-
 // 2^a for a <= 0; 0 below 2^-125, as in the other sets.
 inline Floats exp2(const Floats& a) {
   return make_floats([&](int i) { return a[i] < -125.0f ? 0.0f : std::exp2(a[i]); });
@@ -110,6 +107,11 @@ inline float largest_of(const Floats& a) {
   float largest = a[0];
   for (int i = 1; i < kLanes; ++i) largest = larger(largest, a[i]);
   return largest;
+}
+
+// Folds the lanes of four rows: those of row i become out[i].
+inline void sums_of_rows(const Floats (&rows)[4], float* out) {
+  for (int i = 0; i < 4; ++i) out[i] = sum_of(rows[i]);
 }
 
 inline void prefetch(const std::byte*) {}

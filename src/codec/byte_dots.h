@@ -36,7 +36,10 @@ struct SmallKeyOps : KeyByteOps {
       kHasShortSums && kBits <= 4 ? 32767 / 254 / ((1 << kBits) - 1) : 0;
 };
 
-struct ValueByteOps : ByteOps {
+struct ValueByteOps : ByteOps {  // its codes count from 0
+  QUIRE_INLINE static Floats mixed(const Sum& sum, const Header& header) {
+    return mul(to_floats(sum), header.scale);
+  }
   QUIRE_INLINE static void add(Sum& sum, const Operand& x, const Weight& w) {
     sum = add_byte_dots(sum, w, x);
   }
@@ -46,40 +49,36 @@ inline std::size_t byte_row_bytes(int count) noexcept {
   return round_up_64(sizeof(IntHeader) + static_cast<std::size_t>(count) + kTile);
 }
 
-// Writes the signed codes of a query of `count` floats, a multiple of 16, behind its header, with
-// its scale, and their sum times `middle` as the offset.
-QUIRE_INLINE void store_query_bytes(const float* from, int count, int middle, std::byte* row) {
-  auto& header = *reinterpret_cast<IntHeader*>(row);
-  std::byte* to = row + sizeof(IntHeader);
-  const IntScale scale = int_scale(from, count, 127.0f);
-  for (int i = 0; i < count; i += kLanes) {
-    store_i8(to + i, mul(load_floats(from + i), spread(scale.to_ints)));
+// Signed bytes of queries, and the sum of them.
+struct QueryBytes {
+  static constexpr float kMost = 127.0f;
+  // Writes those of `count` floats, a multiple of 16; lanes of the result add up to their sum.
+  QUIRE_INLINE static Ints store(const float* from, int count, float to_ints, std::byte* to) {
+    constexpr int kVector = 4 * kLanes;
+    const std::int32_t ones = 0x01010101;
+    const Ints ones_of_all = spread_ints(reinterpret_cast<const std::byte*>(&ones));
+    Ints sums = zero_ints();
+    for (int i = 0; i < count; i += kLanes) {
+      store_i8(to + i, mul(load_floats(from + i), spread(to_ints)));
+    }
+    for (int i = count; i % kVector != 0; i += kLanes) store_i8(to + i, zeros());
+    for (int i = 0; i < count; i += kVector) {
+      sums = add_byte_dots(sums, ones_of_all, load_ints(to + i));
+    }
+    return sums;
   }
-  // Products with bytes of 1: the sum of the codes.
-  const std::int32_t ones = 0x01010101;
-  Ints sums = zero_ints();
-  constexpr int kVector = 4 * kLanes;
-  for (int i = count; i % kVector != 0; i += kLanes) store_i8(to + i, zeros());
-  for (int i = 0; i < count; i += kVector) {
-    sums = add_byte_dots(sums, spread_ints(reinterpret_cast<const std::byte*>(&ones)),
-                         load_ints(to + i));
-  }
-  header = {scale.to_floats, offset_of(sum_of_ints(sums), middle), 0.0f, 0};
-}
+};
 
-// Weights times the scales of their values, as unsigned codes; what sums are multiplied by is the
-// scale times `level`.
-QUIRE_INLINE void store_weight_bytes(const PageSide& values, const float* weights, int first,
-                                     int end, float level, std::byte* row) {
-  float scaled[256];
-  scale_weights(values, weights, first, end, scaled);
-  const IntScale scale = int_scale(scaled, end - first, 255.0f);
-  std::byte* to = row + sizeof(IntHeader) + first;
-  for (int t = 0; t < end - first; t += kLanes) {
-    store_u8(to + t, mul(load_floats(scaled + t), spread(scale.to_ints)));
+// Unsigned bytes of weights. Codes of values count from 0, so nobody asks for their sum.
+struct WeightBytes {
+  static constexpr float kMost = 255.0f;
+  QUIRE_INLINE static Ints store(const float* from, int count, float to_ints, std::byte* to) {
+    for (int i = 0; i < count; i += kLanes) {
+      store_u8(to + i, mul(load_floats(from + i), spread(to_ints)));
+    }
+    return zero_ints();
   }
-  *reinterpret_cast<IntHeader*>(row) = {scale.to_floats * level, 0, 0.0f, 0};
-}
+};
 
 }  // namespace
 }  // namespace quire

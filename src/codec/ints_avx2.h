@@ -46,6 +46,34 @@ inline float largest_magnitude_of(Floats a) {
   return _mm_cvtss_f32(_mm_castsi128_ps(half));
 }
 
+// The largest magnitudes of four rows.
+struct LargerLanes {
+  static __m256 of(__m256 a, __m256 b) {
+    return _mm256_castsi256_ps(_mm256_max_epi32(_mm256_castps_si256(a), _mm256_castps_si256(b)));
+  }
+  static __m128 of(__m128 a, __m128 b) {
+    return _mm_castsi128_ps(_mm_max_epi32(_mm_castps_si128(a), _mm_castps_si128(b)));
+  }
+};
+inline void largest_magnitudes_of_rows(const Floats (&rows)[4], float* out) {
+  fold_rows<LargerLanes>(rows, out);
+}
+
+// The sums of four rows.
+struct AddInts {
+  static __m256 of(__m256 a, __m256 b) {
+    return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(a), _mm256_castps_si256(b)));
+  }
+  static __m128 of(__m128 a, __m128 b) {
+    return _mm_castsi128_ps(_mm_add_epi32(_mm_castps_si128(a), _mm_castps_si128(b)));
+  }
+};
+inline void sums_of_int_rows(const Ints (&rows)[4], std::int32_t* out) {
+  const Floats bits[4] = {_mm256_castsi256_ps(rows[0]), _mm256_castsi256_ps(rows[1]),
+                          _mm256_castsi256_ps(rows[2]), _mm256_castsi256_ps(rows[3])};
+  fold_rows<AddInts>(bits, reinterpret_cast<float*>(out));
+}
+
 // Rounds to 16-bit integers, in the order 0, 2, 1, 3 of each four.
 inline void store_quads_i16(std::byte* to, Floats a) {
   const __m256i rounded = _mm256_shuffle_epi32(_mm256_cvtps_epi32(a), _MM_SHUFFLE(3, 1, 2, 0));
@@ -67,7 +95,7 @@ inline Ints add_short(Ints sum, Ints a, Ints b) {
 inline Ints add_shorts(Ints sum, Ints shorts) {
   return _mm256_add_epi32(sum, _mm256_madd_epi16(shorts, _mm256_set1_epi16(1)));
 }
-inline Ints sub_ints(Ints a, int b) { return _mm256_sub_epi32(a, _mm256_set1_epi32(b)); }
+inline Ints sub_ints(Ints a, Ints b) { return _mm256_sub_epi32(a, b); }
 
 // Bits [shift, shift + width) of each byte.
 template <int kWidth>
@@ -94,21 +122,22 @@ struct ByteTable {
   }
   Ints at(Ints codes) const {
     if constexpr (kTakesPlanes) {
-      return at_planes(codes, codes, 4);
+      return at_planes<4>(codes, 0, codes, 4);
     } else {
       return _mm256_shuffle_epi8(parts[0], codes);
     }
   }
-  // By bits 0 to 3 of `low`, and bits from `shift` on of `high`: what is between them may be
-  // anything but bit 7 of `low`.
-  Ints at_planes(Ints low, Ints high, int shift) const {
-    const Ints bit4 = _mm256_slli_epi16(high, 7 - shift);
+  // By four bits of `plane`, from `shift` on, and bits of `high`, from `high_shift` on.
+  template <int kLow>
+  Ints at_planes(Ints plane, int shift, Ints high, int high_shift) const {
+    const Ints low = byte_bits<kLow>(plane, shift);
+    const Ints bit4 = _mm256_slli_epi16(high, 7 - high_shift);
     const Ints lower = _mm256_blendv_epi8(_mm256_shuffle_epi8(parts[0], low),
                                           _mm256_shuffle_epi8(parts[1], low), bit4);
     if constexpr (kParts == 4) {
       const Ints upper = _mm256_blendv_epi8(_mm256_shuffle_epi8(parts[2], low),
                                             _mm256_shuffle_epi8(parts[3], low), bit4);
-      return _mm256_blendv_epi8(lower, upper, _mm256_slli_epi16(high, 6 - shift));
+      return _mm256_blendv_epi8(lower, upper, _mm256_slli_epi16(high, 6 - high_shift));
     }
     return lower;
   }

@@ -39,6 +39,40 @@ inline float largest_magnitude_of(Floats a) {
       _mm_castsi128_ps(_mm_cvtsi32_si128(_mm512_reduce_max_epi32(_mm512_castps_si512(a)))));
 }
 
+// The largest magnitudes of four rows.
+struct LargerLanes {
+  static __m512 of(__m512 a, __m512 b) {
+    return _mm512_castsi512_ps(_mm512_max_epi32(_mm512_castps_si512(a), _mm512_castps_si512(b)));
+  }
+  static __m256 of(__m256 a, __m256 b) {
+    return _mm256_castsi256_ps(_mm256_max_epi32(_mm256_castps_si256(a), _mm256_castps_si256(b)));
+  }
+  static __m128 of(__m128 a, __m128 b) {
+    return _mm_castsi128_ps(_mm_max_epi32(_mm_castps_si128(a), _mm_castps_si128(b)));
+  }
+};
+inline void largest_magnitudes_of_rows(const Floats (&rows)[4], float* out) {
+  fold_rows<LargerLanes>(rows, out);
+}
+
+// The sums of four rows.
+struct AddInts {
+  static __m512 of(__m512 a, __m512 b) {
+    return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(a), _mm512_castps_si512(b)));
+  }
+  static __m256 of(__m256 a, __m256 b) {
+    return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(a), _mm256_castps_si256(b)));
+  }
+  static __m128 of(__m128 a, __m128 b) {
+    return _mm_castsi128_ps(_mm_add_epi32(_mm_castps_si128(a), _mm_castps_si128(b)));
+  }
+};
+inline void sums_of_int_rows(const Ints (&rows)[4], std::int32_t* out) {
+  const Floats bits[4] = {_mm512_castsi512_ps(rows[0]), _mm512_castsi512_ps(rows[1]),
+                          _mm512_castsi512_ps(rows[2]), _mm512_castsi512_ps(rows[3])};
+  fold_rows<AddInts>(bits, reinterpret_cast<float*>(out));
+}
+
 // Rounds to 16-bit integers, in the order 0, 2, 1, 3 of each four.
 inline void store_quads_i16(std::byte* to, Floats a) {
   const __m512i rounded = _mm512_shuffle_epi32(_mm512_cvtps_epi32(a), _MM_PERM_DBCA);
@@ -52,7 +86,7 @@ inline Ints add_byte_dots(Ints sum, Ints a, Ints b) {
   return sum;
 }
 constexpr bool kHasShortSums = false;
-inline Ints sub_ints(Ints a, int b) { return _mm512_sub_epi32(a, _mm512_set1_epi32(b)); }
+inline Ints sub_ints(Ints a, Ints b) { return _mm512_sub_epi32(a, b); }
 
 // Bits [shift, shift + width) of each byte.
 template <int kWidth>
@@ -75,13 +109,36 @@ inline Ints join_bits(Ints low, Ints high) {
   return _mm512_or_si512(low, _mm512_slli_epi16(high, kWidth));
 }
 
-// Bytes by codes of kBits bits, from a table of 64 that repeats them.
+// Bits [shift, ...) of each byte moved to [to, ...), with anything around them.
+[[gnu::always_inline]] inline Ints moved_bits(Ints a, int shift, int to) {
+  if (__builtin_constant_p(shift)) {
+    if (shift == to) return a;
+    return shift > to ? _mm512_srli_epi16(a, static_cast<unsigned>(shift - to))
+                      : _mm512_slli_epi16(a, static_cast<unsigned>(to - shift));
+  }
+  return _mm512_rorv_epi64(a, _mm512_set1_epi64(shift - to));
+}
+
+// Bytes by codes of kBits bits, from a table of 64 that repeats them: bits above those of a code
+// may be anything.
 template <int kBits>
 struct ByteTable {
-  static constexpr bool kTakesPlanes = false;
+  static constexpr bool kTakesPlanes = true;
   Ints bytes;
   explicit ByteTable(const std::int8_t* from) : bytes(_mm512_loadu_si512(from)) {}
   Ints at(Ints codes) const { return _mm512_permutexvar_epi8(codes, bytes); }
+  // By the bits of a plane from `shift` on.
+  [[gnu::always_inline]] Ints at_plane(Ints plane, int shift) const {
+    return at(moved_bits(plane, shift, 0));
+  }
+  // By kLow bits of `low`, from `shift` on, and bits of `high`, from `high_shift` on.
+  template <int kLow>
+  [[gnu::always_inline]] Ints at_planes(Ints low, int shift, Ints high, int high_shift) const {
+    const Ints mask = _mm512_set1_epi8((1 << kLow) - 1);
+    // Where the mask is set the first, elsewhere the second.
+    return at(_mm512_ternarylogic_epi32(mask, moved_bits(low, shift, 0),
+                                        moved_bits(high, high_shift, kLow), 0xca));
+  }
 };
 
 // Rounds to bytes, ties to even.

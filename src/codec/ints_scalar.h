@@ -90,6 +90,17 @@ inline float largest_magnitude_of(const Floats& a) {
   return std::bit_cast<float>(largest);
 }
 
+inline void largest_magnitudes_of_rows(const Floats (&rows)[4], float* out) {
+  for (int i = 0; i < 4; ++i) out[i] = largest_magnitude_of(rows[i]);
+}
+
+inline void sums_of_int_rows(const Ints (&rows)[4], std::int32_t* out) {
+  for (int r = 0; r < 4; ++r) {
+    out[r] = 0;
+    for (int i = 0; i < kLanes; ++i) out[r] = wrapped_sum(out[r], rows[r].lanes[i]);
+  }
+}
+
 // Rounds to 16-bit integers, ties to even, in the order 0, 2, 1, 3 of each four.
 inline void store_quads_i16(std::byte* to, const Floats& a) {
   for (int i = 0; i < kLanes; ++i) {
@@ -127,10 +138,10 @@ inline Ints add_byte_dots(const Ints& sum, const Ints& a, const Ints& b) {
   });
 }
 constexpr bool kHasShortSums = false;
-inline Ints sub_ints(const Ints& a, int b) {
+inline Ints sub_ints(const Ints& a, const Ints& b) {
   return make_ints([&](int i) {
     return static_cast<std::int32_t>(static_cast<std::uint32_t>(a.lanes[i]) -
-                                     static_cast<std::uint32_t>(b));
+                                     static_cast<std::uint32_t>(b.lanes[i]));
   });
 }
 

@@ -9,8 +9,8 @@
 // of the tiles, and slots outside a row's sight have weight 0, which adds nothing.
 //
 // Queries and weights are first put into the form that the multiply instruction wants (`prepare`,
-// `weigh`). For many rows a page can be expanded once to operands that need no unpacking; the
-// products of `expanded` on them are the same to the bit.
+// `weigh`, which makes the weights too). For many rows a page can be expanded once to operands that
+// need no unpacking; the products of `expanded` on them are the same to the bit.
 //
 // Thread-safety: functions of their arguments.
 #pragma once
@@ -35,6 +35,23 @@ struct Operands {
   const std::byte* rows = nullptr;
   std::ptrdiff_t stride = 0;
   int count = 0;
+};
+
+// Logits of some rows over the slots [first, end) of a page, times log2 e, and what becomes of
+// them.
+struct Logits {
+  float* rows = nullptr;  // [row][slot], rows `stride` floats apart
+  std::ptrdiff_t stride = 0;
+  int count = 0;
+  int first = 0;  // slots, multiples of 16
+  int end = 0;
+  const float* top = nullptr;     // [row]: no logit is larger; -inf where there are none
+  float* sum = nullptr;           // [row]: that the weights are added to
+  std::byte* prepared = nullptr;  // [row]: weights as mix multiplies them, `prepared_stride` apart
+  std::ptrdiff_t prepared_stride = 0;
+
+  float* row(int r) const noexcept { return rows + r * stride; }
+  std::byte* prepared_row(int r) const noexcept { return prepared + r * prepared_stride; }
 };
 
 // Bytes to be brought near while a product runs.
@@ -66,13 +83,10 @@ struct Kernel {
   std::size_t (*folded_bytes)(int dim) noexcept = nullptr;
   void (*fold)(const PageSide& keys, const Operands& queries, std::byte* folded) noexcept = nullptr;
 
-  // Weights [slots] in the form that mix multiplies, in weight_bytes bytes. Null where they are
-  // multiplied as they are. Requires: weights outside [first, end) are 0.
+  // Weights 2^(logit - top) and their sums, in the form that mix multiplies, in weight_bytes bytes
+  // a row; where that is null, in place of the logits. Weights that are rounded are summed rounded.
   std::size_t (*weight_bytes)(int slots) noexcept;
-  void (*weigh)(const PageSide& values, const float* weights, int first, int end,
-                std::byte* prepared) noexcept;
-  // Whether weigh rounds to bf16: who sums the weights must sum them rounded.
-  bool rounds_weights;
+  void (*weigh)(const PageSide& values, const Logits& logits) noexcept;
 
   Products coded;  // null where pages are expanded always
   // Sizes for which coded products are made; others are expanded. Null: all.

@@ -3,8 +3,8 @@
 //
 // The loops are those of products.h. A vector of codes is found by its number in the token tile,
 // shifted and masked out of the planes, and made an operand by `Map`: by its member `at`, or where
-// it kTakesPlanes by `at_planes`, from the high plane as it lies. Only for tiles in which every
-// unit of every plane is whole; others are unpacked first.
+// it kTakesPlanes by `at_plane` or `at_planes`, from the planes as they lie. Only for tiles in
+// which every unit of every plane is whole; others are unpacked first.
 #pragma once
 
 #include "codec/products.h"
@@ -25,17 +25,22 @@ struct PlaneCodes {
   QUIRE_INLINE static Ints at(const Map& map, const std::byte* low, int vector,
                               const std::byte* high, int high_vector, int half) {
     const int at = half * (4 * kLanes);
-    const Ints codes =
-        byte_bits<kLow>(load_ints(low + vector / (8 / kLow) * 64 + at), vector % (8 / kLow) * kLow);
+    const Ints lower = load_ints(low + vector / (8 / kLow) * 64 + at);
+    const int shift = vector % (8 / kLow) * kLow;
     if constexpr (kHigh == 0) {
-      return map.at(codes);
+      if constexpr (Map::kTakesPlanes) {
+        return map.at_plane(lower, shift);
+      } else {
+        return map.at(byte_bits<kLow>(lower, shift));
+      }
     } else {
       const Ints upper = load_ints(high + high_vector / (8 / kHigh) * 64 + at);
-      const int shift = high_vector % (8 / kHigh) * kHigh;
+      const int high_shift = high_vector % (8 / kHigh) * kHigh;
       if constexpr (Map::kTakesPlanes) {
-        return map.at_planes(codes, upper, shift);
+        return map.template at_planes<kLow>(lower, shift, upper, high_shift);
       } else {
-        return map.at(join_bits<kLow>(codes, byte_bits<kHigh>(upper, shift)));
+        return map.at(
+            join_bits<kLow>(byte_bits<kLow>(lower, shift), byte_bits<kHigh>(upper, high_shift)));
       }
     }
   }
@@ -179,10 +184,9 @@ QUIRE_INLINE void plane_scores(const PageSide& keys, int first, int end, const O
   out += first;
   const std::byte* scales = keys.scales + first * 2;
   run_all<Ops>(lines, (end - first) / kTile, queries, Ops::kQueryHeaderBytes, ahead,
-               [&](int row, int lane, const typename Ops::Sum& sum) {
-                 const std::byte* header = queries.rows + row * queries.stride;
-                 store_floats(out + row * out_stride + lane,
-                              Ops::score(sum, header, 0, scales + lane * 2));
+               [&](int row, int lane, const auto& sums) {
+                 const auto header = Ops::header(queries.rows + row * queries.stride, 0);
+                 store_scores<Ops>(sums, header, scales + lane * 2, out + row * out_stride + lane);
                });
 }
 

@@ -19,7 +19,8 @@
 //     Operand load(data)  one vector of codes, unpacked
 //     Weight weight(at)   one row's weights of a step, in all lanes
 //     add(sum, operand, weight)
-//     score(sum, header, part, scales)   a sum of keys as logits; scales: of its lanes, or null
+//     Header header(row, part)           what stands before the weights of a row, for one part
+//     score(sum, header, scales)         a sum of keys as logits; scales: of its lanes, or null
 //     mixed(sum, header)                 a sum of values as floats
 //     kQueryRest          whether a query has a rest, at query_rest_at(dim), that is multiplied too
 //                         where the header of one of the rows begins with something but 0
@@ -39,34 +40,36 @@ namespace {
 constexpr int kTile = 16;  // lanes of a tile
 constexpr int kVectorsPerTile = kTile / kLanes;
 
-// Bytes to prefetch, spread over the steps of a loop.
+// Bytes to prefetch, spread evenly over the steps of a loop: many at once would hold up the loop's
+// own loads. A step may ask for a line that the last one asked for, but none is left out.
 class Prefetcher {
  public:
   QUIRE_INLINE Prefetcher(const Ahead& ahead, int steps)
-      : at_(ahead.data), end_(ahead.data + ahead.bytes) {
-    const int lines = static_cast<int>((ahead.bytes + 63) / 64);
-    per_step_ = steps > 0 ? (lines + steps - 1) / steps : 0;
-  }
+      : at_(ahead.data),
+        step_bytes_(steps > 0 ? (static_cast<int>(ahead.bytes) + steps - 1) / steps : 0) {}
   QUIRE_INLINE void step() {
-    if (at_ >= end_) return;
-    for (int i = 0; i < per_step_; ++i) prefetch(at_ + i * 64);
-    at_ += per_step_ * 64;
+    const std::byte* const end = at_ + step_bytes_;
+    for (const std::byte* line = at_; line < end; line += 64) prefetch(line);
+    at_ = end;
   }
 
  private:
   const std::byte* at_;
-  const std::byte* end_;
-  int per_step_;
+  std::ptrdiff_t step_bytes_;
 };
 
-// Where the vectors of a sum lie.
+// Where the vectors of a sum lie. kTileBytes: 0 where only the page knows it.
+template <int kTileBytes = 0>
 struct Lines {
   const std::byte* data;
-  std::ptrdiff_t tile_bytes;
+  std::ptrdiff_t some_tile_bytes;
   std::ptrdiff_t step_bytes;
   int steps;
 
-  QUIRE_INLINE void advance(int tiles) { data += tiles * tile_bytes; }
+  QUIRE_INLINE std::ptrdiff_t tile_bytes() const {
+    return kTileBytes > 0 ? kTileBytes : some_tile_bytes;
+  }
+  QUIRE_INLINE void advance(int tiles) { data += tiles * tile_bytes(); }
 };
 
 // One step: N vectors times the weights of R rows.
@@ -81,8 +84,8 @@ QUIRE_INLINE void add_step(const typename Ops::Operand (&x)[N], const std::byte*
   }
 }
 
-template <class Ops, int R, int N>
-QUIRE_INLINE void add_products(const Lines& lines, const std::byte* weights,
+template <class Ops, int R, int N, int kTileBytes>
+QUIRE_INLINE void add_products(const Lines<kTileBytes>& lines, const std::byte* weights,
                                std::ptrdiff_t row_bytes, Prefetcher& ahead,
                                typename Ops::Sum (&sums)[R][N]) {
   const std::byte* data = lines.data;
@@ -90,7 +93,7 @@ QUIRE_INLINE void add_products(const Lines& lines, const std::byte* weights,
     typename Ops::Operand x[N];
 #pragma GCC unroll 8
     for (int n = 0; n < N; ++n) {
-      x[n] = Ops::load(data + n / kVectorsPerTile * lines.tile_bytes +
+      x[n] = Ops::load(data + n / kVectorsPerTile * lines.tile_bytes() +
                        n % kVectorsPerTile * (kLanes * Ops::kPack * Ops::kCodeBytes));
     }
     add_step<Ops>(x, weights, row_bytes, sums);
@@ -100,8 +103,8 @@ QUIRE_INLINE void add_products(const Lines& lines, const std::byte* weights,
   }
 }
 
-// Adds up N vectors for R rows and hands each sum to finish(row, vector, sum). `Where` is Lines, or
-// something else for which there is an add_products.
+// Adds up N vectors for R rows and hands the sums of each row to finish(row, sums). `Where` is
+// Lines, or something else for which there is an add_products.
 template <class Ops, int R, int N, class Where, class Finish>
 QUIRE_INLINE void run_block(const Where& lines, const std::byte* weights, std::ptrdiff_t row_bytes,
                             Prefetcher& ahead, const Finish& finish) {
@@ -113,13 +116,10 @@ QUIRE_INLINE void run_block(const Where& lines, const std::byte* weights, std::p
   }
   add_products<Ops, R, N>(lines, weights, row_bytes, ahead, sums);
 #pragma GCC unroll 8
-  for (int r = 0; r < R; ++r) {
-#pragma GCC unroll 8
-    for (int n = 0; n < N; ++n) finish(r, n, sums[r][n]);
-  }
+  for (int r = 0; r < R; ++r) finish(r, sums[r]);
 }
 
-// R rows over all tiles; finish(row, lane, sum) with the first lane of the vector.
+// R rows over all tiles; finish(row, lane, sums) with the first lane of the first vector.
 template <class Ops, int R, class Where, class Finish>
 QUIRE_INLINE void run_rows(Where lines, int tiles, const std::byte* weights,
                            std::ptrdiff_t row_bytes, const Ahead& ahead, const Finish& finish) {
@@ -130,20 +130,19 @@ QUIRE_INLINE void run_rows(Where lines, int tiles, const std::byte* weights,
   Prefetcher prefetcher(ahead, blocks * lines.steps);
   int tile = 0;
   for (; tile + kTilesAtOnce <= tiles; tile += kTilesAtOnce) {
-    run_block<Ops, R, N>(
-        lines, weights, row_bytes, prefetcher,
-        [&](int r, int n, const typename Ops::Sum& s) { finish(r, tile * kTile + n * kLanes, s); });
+    run_block<Ops, R, N>(lines, weights, row_bytes, prefetcher,
+                         [&](int r, const auto& sums) { finish(r, tile * kTile, sums); });
     lines.advance(kTilesAtOnce);
   }
   for (; tile < tiles; ++tile) {
     run_block<Ops, R, kVectorsPerTile>(
         lines, weights, row_bytes, prefetcher,
-        [&](int r, int n, const typename Ops::Sum& s) { finish(r, tile * kTile + n * kLanes, s); });
+        [&](int r, const auto& sums) { finish(r, tile * kTile, sums); });
     lines.advance(1);
   }
 }
 
-// All rows, in blocks that are as equal as they can be; finish(row, lane, sum).
+// All rows, in blocks that are as equal as they can be; finish(row, lane, sums).
 template <class Ops, class Where, class Finish>
 QUIRE_INLINE void run_all(const Where& lines, int tiles, const Operands& rows,
                           std::ptrdiff_t weights_at, Ahead ahead, const Finish& finish) {
@@ -151,9 +150,7 @@ QUIRE_INLINE void run_all(const Where& lines, int tiles, const Operands& rows,
   for (int blocks = (rows.count + Ops::kMaxRows - 1) / Ops::kMaxRows; blocks > 0; --blocks) {
     const int take = (rows.count - row + blocks - 1) / blocks;
     const std::byte* weights = rows.rows + row * rows.stride + weights_at;
-    const auto finish_row = [&](int r, int lane, const typename Ops::Sum& s) {
-      finish(row + r, lane, s);
-    };
+    const auto finish_row = [&](int r, int lane, const auto& sums) { finish(row + r, lane, sums); };
     const auto run = [&]<int R>() {
       if constexpr (R <= Ops::kMaxRows) {
         run_rows<Ops, R>(lines, tiles, weights, rows.stride, ahead, finish_row);
@@ -184,6 +181,33 @@ QUIRE_INLINE void run_all(const Where& lines, int tiles, const Operands& rows,
   }
 }
 
+// Sums of keys as logits, which are stored or added to others. `scales`: f16 of their lanes, or
+// null.
+template <class Ops, int N>
+QUIRE_INLINE void store_scores(const typename Ops::Sum (&sums)[N],
+                               const typename Ops::Header& header, const std::byte* scales,
+                               float* to) {
+  Floats scores[N];
+#pragma GCC unroll 8
+  for (int n = 0; n < N; ++n) {
+    scores[n] = Ops::score(sums[n], header, scales == nullptr ? scales : scales + n * kLanes * 2);
+  }
+#pragma GCC unroll 8
+  for (int n = 0; n < N; ++n) store_floats(to + n * kLanes, scores[n]);
+}
+template <class Ops, int N>
+QUIRE_INLINE void add_scores(const typename Ops::Sum (&sums)[N], const typename Ops::Header& header,
+                             const std::byte* scales, float* to) {
+  Floats before[N];
+#pragma GCC unroll 8
+  for (int n = 0; n < N; ++n) before[n] = load_floats(to + n * kLanes);
+  store_scores<Ops>(sums, header, scales, to);
+#pragma GCC unroll 8
+  for (int n = 0; n < N; ++n) {
+    store_floats(to + n * kLanes, add(before[n], load_floats(to + n * kLanes)));
+  }
+}
+
 // Channels of keys are padded to a multiple of kPad: for expanded operands that of the codes they
 // were made of.
 template <class Ops, int kPad>
@@ -199,11 +223,10 @@ void scores(const PageSide& keys, int first, int end, const Operands& queries, f
     return keys.scales == nullptr ? nullptr : keys.scales + (part * keys.slots + first + lane) * 2;
   };
   out += first;
-  run_all<Ops>(Lines{data, tile_bytes, kVectorBytes, first_steps}, tiles, queries,
-               Ops::kQueryHeaderBytes, ahead, [&](int row, int lane, const typename Ops::Sum& sum) {
-                 const std::byte* header = queries.rows + row * queries.stride;
-                 store_floats(out + row * out_stride + lane,
-                              Ops::score(sum, header, 0, scales(0, lane)));
+  run_all<Ops>(Lines<>{data, tile_bytes, kVectorBytes, first_steps}, tiles, queries,
+               Ops::kQueryHeaderBytes, ahead, [&](int row, int lane, const auto& sums) {
+                 const auto header = Ops::header(queries.rows + row * queries.stride, 0);
+                 store_scores<Ops>(sums, header, scales(0, lane), out + row * out_stride + lane);
                });
   if constexpr (Ops::kQueryRest) {
     bool some_left = false;
@@ -211,22 +234,20 @@ void scores(const PageSide& keys, int first, int end, const Operands& queries, f
       some_left = some_left || *reinterpret_cast<const int*>(queries.rows + row * queries.stride);
     }
     if (!some_left) return;
-    run_all<Ops>(Lines{data, tile_bytes, kVectorBytes, steps}, tiles, queries,
-                 Ops::query_rest_at(keys.dim), {},
-                 [&](int row, int lane, const typename Ops::Sum& sum) {
-                   float* to = out + row * out_stride + lane;
-                   store_floats(to, add(load_floats(to), sum));
+    run_all<Ops>(Lines<>{data, tile_bytes, kVectorBytes, steps}, tiles, queries,
+                 Ops::query_rest_at(keys.dim), {}, [&](int row, int lane, const auto& sums) {
+                   const auto header = Ops::header(queries.rows + row * queries.stride, 0);
+                   add_scores<Ops>(sums, header, nullptr, out + row * out_stride + lane);
                  });
     return;
   }
   if (first_steps == steps) return;
   run_all<Ops>(
-      Lines{data + first_steps * kVectorBytes, tile_bytes, kVectorBytes, steps - first_steps},
+      Lines<>{data + first_steps * kVectorBytes, tile_bytes, kVectorBytes, steps - first_steps},
       tiles, queries, Ops::kQueryHeaderBytes + first_steps * Ops::kStepBytes, {},
-      [&](int row, int lane, const typename Ops::Sum& sum) {
-        const std::byte* header = queries.rows + row * queries.stride;
-        float* to = out + row * out_stride + lane;
-        store_floats(to, add(load_floats(to), Ops::score(sum, header, 1, scales(1, lane))));
+      [&](int row, int lane, const auto& sums) {
+        const auto header = Ops::header(queries.rows + row * queries.stride, 1);
+        add_scores<Ops>(sums, header, scales(1, lane), out + row * out_stride + lane);
       });
 }
 
@@ -236,10 +257,17 @@ QUIRE_INLINE void mix_lines(const Where& lines, int dim, int first_step, const O
                             const float* keep, float* o, std::ptrdiff_t o_stride,
                             const Ahead& ahead) {
   run_all<Ops>(lines, dim / kTile, weights, Ops::kHeaderBytes + first_step * Ops::kStepBytes, ahead,
-               [&](int row, int lane, const typename Ops::Sum& sum) {
-                 const std::byte* header = weights.rows + row * weights.stride;
+               [&]<int N>(int row, int lane, const typename Ops::Sum(&sums)[N]) {
+                 const auto header = Ops::header(weights.rows + row * weights.stride, 0);
+                 const Floats kept = spread(keep[row]);
                  float* to = o + row * o_stride + lane;
-                 store_floats(to, fma(load_floats(to), spread(keep[row]), Ops::mixed(sum, header)));
+                 Floats mixed[N];
+#pragma GCC unroll 8
+                 for (int n = 0; n < N; ++n) {
+                   mixed[n] = fma(load_floats(to + n * kLanes), kept, Ops::mixed(sums[n], header));
+                 }
+#pragma GCC unroll 8
+                 for (int n = 0; n < N; ++n) store_floats(to + n * kLanes, mixed[n]);
                });
 }
 
@@ -249,9 +277,10 @@ void mix(const PageSide& values, int first, int end, const Operands& weights, co
   const std::ptrdiff_t step_bytes = std::ptrdiff_t{values.dim} * Ops::kPack * Ops::kCodeBytes;
   const int first_step = first / Ops::kPack;
   const int steps = (end + Ops::kPack - 1) / Ops::kPack - first_step;
-  mix_lines<Ops>(Lines{values.data + first_step * step_bytes, kTile * Ops::kPack * Ops::kCodeBytes,
-                       step_bytes, steps},
-                 values.dim, first_step, weights, keep, o, o_stride, ahead);
+  constexpr int kTileBytes = kTile * Ops::kPack * Ops::kCodeBytes;
+  const Lines<kTileBytes> lines{values.data + first_step * step_bytes, kTileBytes, step_bytes,
+                                steps};
+  mix_lines<Ops>(lines, values.dim, first_step, weights, keep, o, o_stride, ahead);
 }
 
 template <class Ops, int kPad = Ops::kPack>
@@ -305,10 +334,10 @@ struct F32Ops {
     return spread(*reinterpret_cast<const float*>(at));
   }
   QUIRE_INLINE static void add(Sum& sum, Operand x, Weight w) { sum = fma(x, w, sum); }
-  QUIRE_INLINE static Floats score(const Sum& sum, const std::byte*, int, const std::byte*) {
-    return sum;
-  }
-  QUIRE_INLINE static Floats mixed(const Sum& sum, const std::byte*) { return sum; }
+  struct Header {};
+  QUIRE_INLINE static Header header(const std::byte*, int) { return {}; }
+  QUIRE_INLINE static Floats score(const Sum& sum, const Header&, const std::byte*) { return sum; }
+  QUIRE_INLINE static Floats mixed(const Sum& sum, const Header&) { return sum; }
 };
 
 QUIRE_INLINE std::size_t round_up_64(std::size_t bytes) { return (bytes + 63) / 64 * 64; }

@@ -26,15 +26,15 @@ struct Int16Ops : IntOps {  // on expanded operands: two neighbours at a step
   QUIRE_INLINE static void add(Sum& sum, const Operand& x, const Weight& w) {
     sum = add_dots(sum, x, w);
   }
-  QUIRE_INLINE static float scale(const std::byte* header, int part) {
-    return reinterpret_cast<const float*>(header)[part];
+  using Header = Floats;
+  QUIRE_INLINE static Header header(const std::byte* row, int part) {
+    return spread(reinterpret_cast<const float*>(row)[part]);
   }
-  QUIRE_INLINE static Floats score(const Sum& sum, const std::byte* header, int part,
-                                   const std::byte* scales) {
-    return mul(mul(to_floats(sum), spread(scale(header, part))), load_f16(scales));
+  QUIRE_INLINE static Floats score(const Sum& sum, const Header& scale, const std::byte* scales) {
+    return mul(mul(to_floats(sum), scale), load_f16(scales));
   }
-  QUIRE_INLINE static Floats mixed(const Sum& sum, const std::byte* header) {
-    return mul(to_floats(sum), spread(scale(header, 0)));
+  QUIRE_INLINE static Floats mixed(const Sum& sum, const Header& scale) {
+    return mul(to_floats(sum), scale);
   }
 };
 
@@ -68,6 +68,8 @@ struct UnsignedWordOps : Int8Ops {
     return {even_unsigned(codes), odd_unsigned(codes)};
   }
   static constexpr int kShortSteps = 0;
+  using Header = IntOps::Header;
+  using IntOps::header;
   using IntOps::mixed;
   using IntOps::score;
 };
@@ -77,31 +79,35 @@ inline std::size_t code_bytes(int count) noexcept {
   return round_up_64(Int16Ops::kHeaderBytes + (static_cast<std::size_t>(count) + 2 * kTile) * 2);
 }
 
-// Writes the codes of `count` floats, a multiple of 16, and returns their scale.
-QUIRE_INLINE float store_codes(const float* from, int count, std::byte* to) {
-  const IntScale scale = int_scale(from, count, kLargestCode);
+// Writes the codes of `count` floats, a multiple of 16, whose largest magnitude is given, and
+// returns their scale.
+QUIRE_INLINE float store_codes(const float* from, int count, float largest, std::byte* to) {
+  const IntScale scale = int_scale_of(largest, kLargestCode);
   for (int i = 0; i < count; i += kLanes) {
     store_quads_i16(to + i * 2, mul(load_floats(from + i), spread(scale.to_ints)));
   }
   return scale.to_floats;
 }
 
-// The same with an IntHeader in front, for codes that count from `middle`.
-QUIRE_INLINE void store_words(const float* from, int count, int middle, std::byte* codes,
-                              std::byte* header) {
-  const float scale = store_codes(from, count, codes);
-  const std::int32_t ones = 0x00010001;
-  constexpr int kVector = 2 * kLanes;
-  Ints sums = zero_ints();
-  int i = 0;
-  for (; i + kVector <= count; i += kVector) {
-    sums = add_dots(sums, load_ints(codes + i * 2),
-                    spread_ints(reinterpret_cast<const std::byte*>(&ones)));
+// Words of queries and weights, and the sum of them.
+struct Words {
+  static constexpr float kMost = kLargestCode;
+  // Writes those of `count` floats, a multiple of 16; lanes of the result add up to their sum.
+  QUIRE_INLINE static Ints store(const float* from, int count, float to_ints, std::byte* to) {
+    constexpr int kVector = 2 * kLanes;
+    const std::int32_t ones = 0x00010001;
+    const Ints ones_of_all = spread_ints(reinterpret_cast<const std::byte*>(&ones));
+    Ints sums = zero_ints();
+    for (int i = 0; i < count; i += kLanes) {
+      store_quads_i16(to + i * 2, mul(load_floats(from + i), spread(to_ints)));
+    }
+    for (int i = count; i % kVector != 0; i += kLanes) store_quads_i16(to + i * 2, zeros());
+    for (int i = 0; i < count; i += kVector) {
+      sums = add_dots(sums, load_ints(to + i * 2), ones_of_all);
+    }
+    return sums;
   }
-  int sum = sum_of_ints(sums);
-  for (; i < count; ++i) sum += reinterpret_cast<const std::int16_t*>(codes)[i];
-  *reinterpret_cast<IntHeader*>(header) = {scale, offset_of(sum, middle), 0.0f, 0};
-}
+};
 
 inline void prepare_codes(const float* query, int dim, int split, std::byte* prepared) noexcept {
   float padded[kLargestPart + kTile];
@@ -114,18 +120,26 @@ inline void prepare_codes(const float* query, int dim, int split, std::byte* pre
     for (int c = begin; c < end; ++c) padded[count++] = query[c];
     while (count % kTile != 0) padded[count++] = 0.0f;
     // Codes behind the first part's end are written again by the second.
-    scales[part] = store_codes(padded, count, codes + begin * 2);
+    scales[part] = store_codes(padded, count, largest_magnitude(padded, count), codes + begin * 2);
     begin = end;
   }
 }
 
-inline void weigh_codes(const PageSide& values, const float* weights, int first, int end,
-                        std::byte* prepared) noexcept {
-  float scaled[256];
-  scale_weights(values, weights, first, end, scaled);
-  *reinterpret_cast<float*>(prepared) =
-      store_codes(scaled, end - first, prepared + Int16Ops::kHeaderBytes + first * 2);
-}
+// Weights as codes.
+template <int R>
+struct CodeWeights : ScaledWeights<R> {
+  using ScaledWeights<R>::ScaledWeights;
+  QUIRE_INLINE void done() {
+    ScaledWeights<R>::done();
+    const Logits& all = this->logits;
+    for (int r = 0; r < R; ++r) {
+      std::byte* to = all.prepared_row(this->row + r);
+      *reinterpret_cast<float*>(to) =
+          store_codes(all.row(this->row + r) + all.first, all.end - all.first,
+                      this->largest_of_row[r], to + Int16Ops::kHeaderBytes + all.first * 2);
+    }
+  }
+};
 
 }  // namespace
 }  // namespace quire

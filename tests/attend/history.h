@@ -415,9 +415,10 @@ inline Rounding rounding_of(const LayerStore& store, Side side, bool sealed, Isa
   const bool taken = side == Side::key ? kernel.takes_keys(store.key_dim, split)
                                        : !store.mla && store.value_dim % 16 == 0;
   if (!taken) return Rounding::none;
-  if (kernel.rounds_weights) return Rounding::bf16;
+  const std::string name = codec->name;
+  if (name == "bf16" && kernel.weight_bytes != nullptr) return Rounding::bf16;
   if (codec->rotate[0] != nullptr) return Rounding::planes;
-  return std::string(codec->name) == "int8" ? Rounding::int8 : Rounding::none;
+  return name == "int8" ? Rounding::int8 : Rounding::none;
 }
 
 // By how much rounding can move the logit of each token for query head `head` with numbers q: bf16

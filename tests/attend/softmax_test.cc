@@ -30,9 +30,21 @@ float largest(Isa isa, float* logits, int slots, int begin, int end, float scale
   return top;
 }
 
+const Kernel& kernel_of(const char* codec, Isa isa) {
+  return *find_codec(codec)->kernels[static_cast<std::size_t>(isa)];
+}
+
+// What the kernels of floats, or of bf16, make of one row; as floats in place of the logits.
 float weights(Isa isa, float* logits, int slots, float top, bool bf16) {
+  const Kernel& kernel = kernel_of(bf16 ? "bf16" : "f32", isa);
+  std::vector<std::byte> prepared(kernel.weight_bytes ? kernel.weight_bytes(slots) : 0);
   float sum = 0.0f;
-  softmax_of(isa).weigh(logits, slots, 1, slots, &top, bf16, &sum);
+  kernel.weigh({}, {logits, slots, 1, 0, slots, &top, &sum, prepared.data(), 0});
+  for (int t = 0; t < slots && !prepared.empty(); ++t) {
+    std::uint16_t bits;
+    std::memcpy(&bits, prepared.data() + t * 2, sizeof bits);
+    logits[t] = f32_from_bf16(bits);
+  }
   return sum;
 }
 
@@ -187,7 +199,7 @@ TEST(Softmax, SumIsThatOfTheWeights) {
   Random random(83);
   for (const Isa isa : isas_found()) {
     // Only a set that has a kernel of rounded weights rounds them.
-    const bool rounds = find_codec("bf16")->kernels[static_cast<std::size_t>(isa)]->rounds_weights;
+    const bool rounds = kernel_of("bf16", isa).weight_bytes != nullptr;
     for (int i = 0; i < 100; ++i) {
       const std::vector<float> logits = random_logits(random, 256);
       std::vector<float> plain = logits;
@@ -231,21 +243,52 @@ TEST(Softmax, RowsAreTakenOneByOne) {
       }
     }
     EXPECT_EQ(std::memcmp(logits.data(), alone.data(), logits.size() * sizeof(float)), 0);
+  }
+}
 
-    top = {-kInf, 100.0f, 30.0f, 20.0f, 25.0f};
-    std::vector<float> sums = {1.0f, 2.0f, 3.0f, 4.0f, 5.0f};
-    softmax_of(isa).weigh(logits.data(), kStride, kRows, kSlots, top.data(), false, sums.data());
-    EXPECT_EQ(sums[0], 1.0f);
-    EXPECT_TRUE(std::isnan(sums[2]));
-    for (int row = 0; row < kRows; ++row) {
-      float* from = alone.data() + row * kStride;
-      const float sum = weights(isa, from, kSlots, top[size_of(row)], false);
-      if (row != 2) {
-        EXPECT_EQ(sums[size_of(row)], static_cast<float>(row + 1) + sum) << name_of(isa);
+// The same of the weights of every codec, whatever the number of rows; a row without logits has
+// none, and a NaN stays in its row.
+TEST(Softmax, WeightsOfRowsAreTakenOneByOne) {
+  Random random(85);
+  constexpr int kRows = 7;
+  constexpr int kSlots = 64;
+  constexpr int kStride = 80;
+  for (const Isa isa : isas_found()) {
+    for (const Codec* codec : all_codecs()) {
+      const Kernel* kernel = codec->kernels[static_cast<std::size_t>(isa)];
+      if (kernel == nullptr || kernel->weigh == nullptr) continue;
+      SCOPED_TRACE(testing::Message() << codec->name << ' ' << name_of(isa));
+      std::vector<float> logits = random_logits(random, kRows * kStride);
+      std::fill_n(logits.begin(), kStride, -kInf);
+      logits[2 * kStride + 20] = kNan;
+      std::vector<std::uint16_t> scales(kSlots);
+      for (std::uint16_t& scale : scales) scale = f16_from_f32(1.0f + std::fabs(random.normal()));
+      const PageSide values{nullptr, reinterpret_cast<const std::byte*>(scales.data()), kSlots, 64,
+                            64};
+      const std::vector<float> top = {-kInf, 100.0f, 30.0f, 20.0f, 25.0f, 21.0f, 1000.0f};
+      const std::size_t bytes = kernel->weight_bytes ? kernel->weight_bytes(kSlots) : 0;
+      std::vector<std::byte> together(kRows * bytes);
+      std::vector<std::byte> single(kRows * bytes);
+      for (int count = 1; count <= kRows; ++count) {
+        std::vector<float> all = logits;
+        std::vector<float> alone = logits;
+        std::vector<float> sums(kRows, 1.0f);
+        kernel->weigh(values, {all.data(), kStride, count, 16, 48, top.data(), sums.data(),
+                               together.data(), static_cast<std::ptrdiff_t>(bytes)});
+        for (int row = 0; row < count; ++row) {
+          float sum = 1.0f;
+          kernel->weigh(values,
+                        {alone.data() + row * kStride, kStride, 1, 16, 48, top.data() + row, &sum,
+                         single.data() + size_of(row) * bytes, static_cast<std::ptrdiff_t>(bytes)});
+          EXPECT_EQ(std::bit_cast<std::uint32_t>(sums[size_of(row)]),
+                    std::bit_cast<std::uint32_t>(sum));
+          EXPECT_EQ(std::isnan(sum), row == 2);
+          EXPECT_EQ(sum == 1.0f, row == 0 || row == 1 || row == 6) << row;
+        }
+        EXPECT_EQ(std::memcmp(all.data(), alone.data(), all.size() * sizeof(float)), 0);
+        EXPECT_EQ(std::memcmp(together.data(), single.data(), size_of(count) * bytes), 0);
       }
-      for (int t = 0; t < kSlots && row == 0; ++t) EXPECT_EQ(logits[size_of(t)], 0.0f);
     }
-    EXPECT_EQ(std::memcmp(logits.data(), alone.data(), logits.size() * sizeof(float)), 0);
   }
 }
 

@@ -91,6 +91,10 @@ struct Page {
   const Products& products(bool of_expanded) const {
     return of_expanded ? kernel->expanded : kernel->coded;
   }
+  // Whether the kernel multiplies bf16, so that weights and queries are rounded to it.
+  bool rounds() const {
+    return std::string_view(codec->name) == "bf16" && kernel->weight_bytes != nullptr;
+  }
   double value(int slot, int channel) const {
     return double{decoded[size_of(slot * shape.dim + channel)]};
   }
@@ -125,21 +129,25 @@ inline Prepared prepare(const Page& page, const std::vector<float>& queries) {
   return folded;
 }
 
-// weights [rows][slots], 0 outside [first, end).
+// weights [rows][slots], 0 outside [first, end). Kernels make them of logits; whole powers of 2
+// (and 0 and NaN) come out as they are, and no others are taken.
 inline Prepared weigh(const Page& page, const std::vector<float>& weights, int first, int end) {
   const int slots = page.shape.slots;
+  std::vector<float> logits;
+  for (const float w : weights) {
+    int power = 0;
+    EXPECT_TRUE(w == 0.0f || std::isnan(w) || (w <= 1.0f && std::frexp(w, &power) == 0.5f)) << w;
+    logits.push_back(std::log2(w));
+  }
   Prepared made{{}, slots * std::ptrdiff_t{4}, static_cast<int>(weights.size()) / slots};
-  if (page.kernel->weigh == nullptr) {
-    const auto* bytes = reinterpret_cast<const std::byte*>(weights.data());
-    made.bytes.assign(bytes, bytes + weights.size() * sizeof(float));
-    return made;
-  }
-  made.stride = static_cast<std::ptrdiff_t>(page.kernel->weight_bytes(slots));
+  const bool in_place = page.kernel->weight_bytes == nullptr;
+  if (!in_place) made.stride = static_cast<std::ptrdiff_t>(page.kernel->weight_bytes(slots));
   made.bytes.resize(size_of(made.count) * static_cast<std::size_t>(made.stride), std::byte{0xa5});
-  for (int row = 0; row < made.count; ++row) {
-    page.kernel->weigh(page.side(false), &weights[size_of(row * slots)], first, end,
-                       made.bytes.data() + row * made.stride);
-  }
+  const std::vector<float> top(size_of(made.count), 0.0f);
+  std::vector<float> sums(size_of(made.count), 0.0f);
+  page.kernel->weigh(page.side(false), {logits.data(), slots, made.count, first, end, top.data(),
+                                        sums.data(), made.bytes.data(), made.stride});
+  if (in_place) std::memcpy(made.bytes.data(), logits.data(), made.bytes.size());
   return made;
 }
 
@@ -196,10 +204,10 @@ inline std::vector<float> page_rows(std::mt19937_64& random, const TileShape& sh
   return rows;
 }
 
-// Weights as softmax makes them: at most 1, many of them small, some 0.
+// Weights as softmax makes them: at most 1, many of them small, some 0; whole powers of 2.
 inline std::vector<float> random_weights(std::mt19937_64& random, int count) {
   std::vector<float> weights = normals(random, count, 6.0f);
-  for (float& w : weights) w = w > 5.0f ? 0.0f : std::exp2(-std::fabs(w));
+  for (float& w : weights) w = w > 5.0f ? 0.0f : std::exp2(-std::round(std::fabs(w)));
   return weights;
 }
 

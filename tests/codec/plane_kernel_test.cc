@@ -190,7 +190,9 @@ TEST(PlaneKernel, HugeAndTinyTokensKeepTheirBounds) {
       std::vector<float> weights(48, 0.5f);
       for (int slot = 0; slot < 48 && even; ++slot) {
         const double norm = test::norm(&page.decoded[size_of(slot * 80)], 80);
-        weights[size_of(slot)] = norm > 0 ? static_cast<float>(1e-7 / norm) : 1.0f;
+        const double even_weight = norm > 0 ? 0x1p-25 / norm : 1.0;
+        weights[size_of(slot)] =
+            static_cast<float>(std::exp2(std::min(0.0, std::floor(std::log2(even_weight)))));
       }
       const std::vector<double> exact(weights.begin(), weights.end());
       const test::MixRounding rounding(page.coded_side(isa), exact);
@@ -260,7 +262,7 @@ TEST(PlaneKernel, TheLargestSumsDoNotOverflow) {
         store_element(DType::f16, page.sealed.scales.data(), t, 1.0f);
       }
       page.kernel->expand(Side::value, page.side(false), page.expanded.data());
-      for (const float weight : {1.0f, 1e-20f, 3e-30f}) {
+      for (const float weight : {1.0f, 0x1p-66f, 0x1p-98f}) {
         for (const bool of_expanded : page.forms()) {
           const std::vector<float> out = mix(page, std::vector<float>(256, weight), {0.0f},
                                              std::vector<float>(64, 5.0f), of_expanded);
@@ -275,7 +277,7 @@ TEST(PlaneKernel, TheLargestSumsDoNotOverflow) {
 // Such a number has no reciprocal, and what it adds is not seen beside a weight of 1.
 TEST(PlaneKernel, WeightsAndQueriesTooSmallForAReciprocalGiveNothing) {
   std::mt19937_64 random(test::announce_seed());
-  constexpr float kTinies[] = {1e-33f, 1e-35f, 0x1p-125f, 1e-38f, 1e-40f, 1e-45f};
+  constexpr float kTinies[] = {0x1p-110f, 0x1p-117f, 0x1p-125f, 0x1p-126f, 0x1p-133f, 0x1p-149f};
   for_each_kernel(Side::key, [&](const Codec& codec, Isa isa) {
     const TileShape shape = shape_of(Side::key, 48, 64);
     const Page page(codec, isa, shape, normals(random, 48 * 64));

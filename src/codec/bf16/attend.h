@@ -3,6 +3,7 @@
 #pragma once
 
 #include "codec/products.h"
+#include "codec/weights.h"
 
 namespace quire {
 namespace {
@@ -44,8 +45,7 @@ constexpr Kernel kBf16Kernel = {.takes_keys = takes_all_keys,
                                 .query_bytes = float_query_bytes,
                                 .prepare = prepare_floats,
                                 .weight_bytes = nullptr,
-                                .weigh = nullptr,
-                                .rounds_weights = false,
+                                .weigh = weigh<FloatWeights>,
                                 .coded = products_of<Bf16Ops>(),
                                 .expanded_bytes = expanded_bytes<Bf16Unpack>,
                                 .expand = expand<Bf16Unpack>,

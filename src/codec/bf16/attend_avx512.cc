@@ -7,6 +7,7 @@
 #include "base/lanes_avx512.h"
 #include "codec/bf16/kernels.h"
 #include "codec/products.h"
+#include "codec/weights.h"
 
 namespace quire {
 namespace {
@@ -58,10 +59,21 @@ void prepare(const float* query, int dim, int, std::byte* prepared) noexcept {
   *reinterpret_cast<int*>(prepared) = some_left;
 }
 
-void weigh(const PageSide&, const float* weights, int first, int end,
-           std::byte* prepared) noexcept {
-  for (int t = first; t < end; t += kLanes) store_bf16(prepared + t * 2, load_floats(weights + t));
-}
+template <int R>
+struct Bf16Weights {
+  const Logits& logits;
+  int row;
+  QUIRE_INLINE Bf16Weights(const PageSide&, const Logits& l, int first_row)
+      : logits(l), row(first_row) {}
+  QUIRE_INLINE void take(int t, Floats (&weights)[R]) const {
+#pragma GCC unroll 4
+    for (int r = 0; r < R; ++r) {
+      store_bf16(logits.prepared_row(row + r) + t * 2, weights[r]);
+      weights[r] = round_to_bf16(weights[r]);
+    }
+  }
+  QUIRE_INLINE void done() const {}
+};
 
 }  // namespace
 
@@ -69,8 +81,7 @@ const Kernel kBf16KernelAvx512 = {.takes_keys = takes_all_keys,
                                   .query_bytes = query_bytes,
                                   .prepare = prepare,
                                   .weight_bytes = bf16_bytes,
-                                  .weigh = weigh,
-                                  .rounds_weights = true,
+                                  .weigh = weigh<Bf16Weights>,
                                   .coded = products_of<Bf16DotOps>(),
                                   .expanded_bytes = nullptr,
                                   .expand = nullptr,

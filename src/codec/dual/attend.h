@@ -37,49 +37,68 @@ struct Dual {
     return kWords ? code_bytes(dim) : byte_row_bytes(dim + 3 * kTile);
   }
 
-  // Queries are prepared as floats, zeros up to a multiple of 16.
+  // Numbers of the page's channels, f16, zeros up to a multiple of 16.
+  struct Channels {
+    std::byte padded[2][(kMostChannels + kTile) * 2];
+    const std::byte* lows;
+    const std::byte* steps;
+    int count;
+
+    explicit Channels(const PageSide& keys)
+        : lows(keys.scales + keys.slots * 2), steps(lows + keys.dim * 2), count(keys.dim) {
+      if (count % kTile == 0) return;
+      for (const std::byte** numbers : {&lows, &steps}) {
+        std::byte* to = padded[numbers == &steps];
+        for (int i = 0; i < keys.dim * 2; ++i) to[i] = (*numbers)[i];
+        for (int i = keys.dim * 2; i % (kTile * 2) != 0; ++i) to[i] = std::byte{0};
+        *numbers = to;
+      }
+      count = (keys.dim + kTile - 1) / kTile * kTile;
+    }
+  };
+
+  // R queries, which are floats, zeros up to a multiple of 16.
+  template <int R>
+  QUIRE_INLINE static void fold_some(const Channels& channels, const std::byte* queries,
+                                     std::ptrdiff_t query_stride, std::byte* folded,
+                                     std::ptrdiff_t stride) {
+    float scaled[R * (kMostChannels + kTile)];
+    Floats sums[4] = {zeros(), zeros(), zeros(), zeros()};
+    Floats largest[4] = {zeros(), zeros(), zeros(), zeros()};
+    for (int c = 0; c < channels.count; c += kLanes) {
+      const Floats step = load_f16(channels.steps + c * 2);
+      const Floats middle = fma(step, spread(kMiddle), load_f16(channels.lows + c * 2));
+#pragma GCC unroll 4
+      for (int r = 0; r < R; ++r) {
+        const Floats q = load_floats(queries + r * query_stride + c * 4);
+        const Floats s = mul(q, step);
+        store_floats(scaled + r * channels.count + c, s);
+        largest[r] = larger_magnitude(largest[r], s);
+        sums[r] = fma(q, middle, sums[r]);
+      }
+    }
+    float largest_of_row[4];
+    float base[4];
+    largest_magnitudes_of_rows(largest, largest_of_row);
+    sums_of_rows(sums, base);
+    store_rows<Select<kWords, Words, QueryBytes>, R>(scaled, channels.count, channels.count,
+                                                     largest_of_row, 1.0f, kMiddle, folded, stride);
+#pragma GCC unroll 4
+    for (int r = 0; r < R; ++r) {
+      reinterpret_cast<IntHeader*>(folded + r * stride)->base = base[r];
+    }
+  }
+
   static void fold(const PageSide& keys, const Operands& queries, std::byte* folded) noexcept {
-    const std::byte* lows = keys.scales + keys.slots * 2;
-    const std::byte* steps = lows + keys.dim * 2;
-    float step[kMostChannels + kTile];
-    float middle[kMostChannels + kTile];
-    int count = 0;
-    for (; count + kLanes <= keys.dim; count += kLanes) {
-      const Floats s = load_f16(steps + count * 2);
-      store_floats(step + count, s);
-      store_floats(middle + count, fma(s, spread(kMiddle), load_f16(lows + count * 2)));
-    }
-    if (count < keys.dim) {
-      std::byte some_lows[kLanes * 2] = {};
-      std::byte some_steps[kLanes * 2] = {};
-      for (int i = 0; i < (keys.dim - count) * 2; ++i) {
-        some_lows[i] = lows[count * 2 + i];
-        some_steps[i] = steps[count * 2 + i];
-      }
-      store_floats(step + count, load_f16(some_steps));
-      store_floats(middle + count, fma(load_f16(some_steps), spread(kMiddle), load_f16(some_lows)));
-      count += kLanes;
-    }
-    for (; count % kTile != 0; count += kLanes) {
-      store_floats(step + count, zeros());
-      store_floats(middle + count, zeros());
-    }
+    const Channels channels(keys);
     const auto stride = static_cast<std::ptrdiff_t>(folded_bytes(keys.dim));
-    for (int row = 0; row < queries.count; ++row, folded += stride) {
-      const auto* query = reinterpret_cast<const float*>(queries.rows + row * queries.stride);
-      float scaled[kMostChannels + kTile];
-      Floats sums = zeros();
-      for (int c = 0; c < count; c += kLanes) {
-        const Floats q = load_floats(query + c);
-        store_floats(scaled + c, mul(q, load_floats(step + c)));
-        sums = fma(q, load_floats(middle + c), sums);
-      }
-      if constexpr (kWords) {
-        store_words(scaled, count, kMiddle, folded + sizeof(IntHeader), folded);
-      } else {
-        store_query_bytes(scaled, count, kMiddle, folded);
-      }
-      reinterpret_cast<IntHeader*>(folded)->base = sum_of(sums);
+    const std::byte* from = queries.rows;
+    int left = queries.count;
+    for (; left >= 4; left -= 4, from += 4 * queries.stride, folded += 4 * stride) {
+      fold_some<4>(channels, from, queries.stride, folded, stride);
+    }
+    for (; left > 0; --left, from += queries.stride, folded += stride) {
+      fold_some<1>(channels, from, queries.stride, folded, stride);
     }
   }
 
@@ -105,7 +124,6 @@ struct Dual {
             .fold = fold,
             .weight_bytes = nullptr,
             .weigh = nullptr,
-            .rounds_weights = false,
             .coded = {kFuses ? coded_scores : nullptr, nullptr},
             .takes_coded = takes_coded,
             .expanded_bytes = expanded_tile_bytes,

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "codec/products.h"
+#include "codec/weights.h"
 
 namespace quire {
 namespace {
@@ -26,8 +27,7 @@ constexpr Kernel kF16Kernel = {.takes_keys = takes_all_keys,
                                .query_bytes = float_query_bytes,
                                .prepare = prepare_floats,
                                .weight_bytes = nullptr,
-                               .weigh = nullptr,
-                               .rounds_weights = false,
+                               .weigh = weigh<FloatWeights>,
                                .coded = products_of<F16Ops>(),
                                .expanded_bytes = expanded_bytes<F16Unpack>,
                                .expand = expand<F16Unpack>,

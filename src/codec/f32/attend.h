@@ -2,6 +2,7 @@
 #pragma once
 
 #include "codec/products.h"
+#include "codec/weights.h"
 
 namespace quire {
 namespace {
@@ -10,8 +11,7 @@ constexpr Kernel kF32Kernel = {.takes_keys = takes_all_keys,
                                .query_bytes = float_query_bytes,
                                .prepare = prepare_floats,
                                .weight_bytes = nullptr,
-                               .weigh = nullptr,
-                               .rounds_weights = false,
+                               .weigh = weigh<FloatWeights>,
                                .coded = products_of<F32Ops>(),
                                .expanded_bytes = nullptr,
                                .expand = nullptr,

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "codec/products.h"
+#include "codec/weights.h"
 
 namespace quire {
 namespace {
@@ -46,10 +47,12 @@ struct Fp8PairOps {  // on expanded operands: two neighbours at a step
     sum.low = fma(x.low, w, sum.low);
     sum.high = fma(x.high, w, sum.high);
   }
-  QUIRE_INLINE static Floats score(const Sum& sum, const std::byte*, int, const std::byte*) {
-    return mixed(sum, nullptr);
+  using Header = F32Ops::Header;
+  QUIRE_INLINE static Header header(const std::byte*, int) { return {}; }
+  QUIRE_INLINE static Floats score(const Sum& sum, const Header& header, const std::byte*) {
+    return mixed(sum, header);
   }
-  QUIRE_INLINE static Floats mixed(const Sum& sum, const std::byte*) {
+  QUIRE_INLINE static Floats mixed(const Sum& sum, const Header&) {
     return mul(add_pairs(sum.low, sum.high), spread(Format::kScale));
   }
 };
@@ -102,12 +105,20 @@ inline void prepare_quads(const float* query, int dim, int, std::byte* prepared)
     to[c] = from < dim ? query[from] : 0.0f;
   }
 }
-inline void weigh_quads(const PageSide&, const float* weights, int first, int end,
-                        std::byte* prepared) noexcept {
-  for (int t = first; t < end; t += kLanes) {
-    store_bytes(prepared + t * 4, even_then_odd(load_floats(weights + t)));
+template <int R>
+struct QuadWeights {
+  const Logits& logits;
+  int row;
+  QUIRE_INLINE QuadWeights(const PageSide&, const Logits& l, int first_row)
+      : logits(l), row(first_row) {}
+  QUIRE_INLINE void take(int t, Floats (&weights)[R]) const {
+#pragma GCC unroll 4
+    for (int r = 0; r < R; ++r) {
+      store_bytes(logits.prepared_row(row + r) + t * 4, even_then_odd(weights[r]));
+    }
   }
-}
+  QUIRE_INLINE void done() const {}
+};
 
 template <class Format>
 constexpr Kernel fp8_kernel() {
@@ -115,8 +126,7 @@ constexpr Kernel fp8_kernel() {
           .query_bytes = quad_bytes,
           .prepare = prepare_quads,
           .weight_bytes = quad_bytes,
-          .weigh = weigh_quads,
-          .rounds_weights = false,
+          .weigh = weigh<QuadWeights>,
           .coded = products_of<Fp8Ops<Format>>(),
           .expanded_bytes = expanded_bytes<Fp8Unpack<Format>>,
           .expand = expand<Fp8Unpack<Format>>,

@@ -94,26 +94,23 @@ struct Tq {
     int count = 0;
     for (; count < dim; ++count) padded[count] = query[count];
     for (; count % kTile != 0; ++count) padded[count] = 0.0f;
-    if constexpr (Levels::kWords) {
-      store_words(padded, count, kKeyMiddle, prepared + sizeof(IntHeader), prepared);
-    } else {
-      store_query_bytes(padded, count, kKeyMiddle, prepared);
-    }
-    reinterpret_cast<IntHeader*>(prepared)->scale *= Levels::kStep;
+    const float largest = largest_magnitude(padded, count);
+    store_rows<Select<Levels::kWords, Words, QueryBytes>, 1>(
+        padded, 0, count, &largest, Levels::kStep, kKeyMiddle, prepared, 0);
   }
 
-  static void weigh(const PageSide& values, const float* weights, int first, int end,
-                    std::byte* prepared) noexcept {
-    if constexpr (Levels::kWords) {
-      float scaled[256];
-      scale_weights(values, weights, first, end, scaled);
-      store_words(scaled, end - first, kValueMiddle, prepared + sizeof(IntHeader) + first * 2,
-                  prepared);
-      reinterpret_cast<IntHeader*>(prepared)->scale *= Levels::kStep;
-    } else {
-      store_weight_bytes(values, weights, first, end, Levels::kStep, prepared);
+  template <int R>
+  struct Weights : ScaledWeights<R> {
+    using ScaledWeights<R>::ScaledWeights;
+    QUIRE_INLINE void done() {
+      ScaledWeights<R>::done();
+      const Logits& all = this->logits;
+      store_rows<Select<Levels::kWords, Words, WeightBytes>, R>(
+          all.row(this->row) + all.first, all.stride, all.end - all.first, this->largest_of_row,
+          Levels::kStep, kValueMiddle, all.prepared_row(this->row), all.prepared_stride,
+          all.first * (Levels::kWords ? 2 : 1));
     }
-  }
+  };
 
   static void expand(Side side, const PageSide& page, std::byte* to) noexcept {
     const ByteTable<kBits> table((side == Side::key ? kKeyLevels : kValueLevels).bytes);
@@ -142,8 +139,7 @@ struct Tq {
             .query_bytes = row_bytes,
             .prepare = prepare,
             .weight_bytes = row_bytes,
-            .weigh = weigh,
-            .rounds_weights = false,
+            .weigh = weigh<Weights>,
             .coded = kFuses ? Products{coded_scores, coded_mix} : Products{},
             .takes_coded = takes_coded,
             .expanded_bytes = expanded_tile_bytes,
