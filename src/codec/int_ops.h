@@ -70,11 +70,15 @@ QUIRE_INLINE IntScale int_scale_of(float largest, float most) {
   return {most / largest, largest / most};
 }
 
-// The largest magnitude of `count` floats, a multiple of 16.
+// The largest magnitude of `count` floats, a multiple of 16, or of what `of` makes of them.
+struct AsTheyAre {
+  QUIRE_INLINE static Floats of(Floats a) { return a; }
+};
+template <class Of = AsTheyAre>
 QUIRE_INLINE float largest_magnitude(const float* from, int count) {
   Floats magnitudes = zeros();
   for (int i = 0; i < count; i += kLanes) {
-    magnitudes = larger_magnitude(magnitudes, load_floats(from + i));
+    magnitudes = larger_magnitude(magnitudes, Of::of(load_floats(from + i)));
   }
   return largest_magnitude_of(magnitudes);
 }
@@ -108,7 +112,7 @@ QUIRE_INLINE void store_rows(const float* from, std::ptrdiff_t from_stride, int 
 }
 
 // Weights times the scales of their values, in place of the logits, and the largest of each row.
-template <int R>
+template <int R, class Of = AsTheyAre>
 struct ScaledWeights {
   const PageSide& values;
   const Logits& logits;
@@ -124,7 +128,7 @@ struct ScaledWeights {
     for (int r = 0; r < R; ++r) {
       const Floats scaled = mul(weights[r], scales);
       store_floats(logits.row(row + r) + t, scaled);
-      largest[r] = larger_magnitude(largest[r], scaled);
+      largest[r] = larger_magnitude(largest[r], Of::of(scaled));
     }
   }
   QUIRE_INLINE void done() { largest_magnitudes_of_rows(largest, largest_of_row); }

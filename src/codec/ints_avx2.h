@@ -46,6 +46,12 @@ inline float largest_magnitude_of(Floats a) {
   return _mm_cvtss_f32(_mm_castsi128_ps(half));
 }
 
+inline Floats magnitudes(Floats a) {
+  return _mm256_and_ps(a, _mm256_castsi256_ps(_mm256_set1_epi32(0x7fffffff)));
+}
+// Lanes 0 and 1, 2 and 3, ... added, in both.
+inline Floats pair_sums(Floats a) { return add(a, _mm256_permute_ps(a, 0xb1)); }
+
 // The largest magnitudes of four rows.
 struct LargerLanes {
   static __m256 of(__m256 a, __m256 b) {

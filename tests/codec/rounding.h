@@ -1,10 +1,10 @@
 // By how much the kernels of tq and dual can be off from sums over what their pages decode to.
 //
 // Such kernels round three things, all to the nearest: numbers of a query to codes of max / 127,
-// weights times the scales of their values to codes of max / 255, both to max / 32767 where
-// operands have 15 bits; and the levels of tq to multiples of a step. Each is off by at most half
-// of its unit, and sums of what is left are exact. The bounds here are the sums of all that at its
-// worst, made from the bytes of a page.
+// weights times the scales of their values to codes of max / 255, to half of either where
+// pairs of them must be small, both to max / 32767 where operands have 15 bits; and the levels of
+// tq to multiples of a step. Each is off by at most half of its unit, and sums of what is left are
+// exact. The bounds here are the sums of all that at its worst, made from the bytes of a page.
 //
 // Queries are in the basis of the codes (Codec::rotate).
 #pragma once
@@ -33,10 +33,13 @@ struct CodedSide {
 
   bool is_tq() const { return std::string_view(codec->name).starts_with("tq"); }
   int bits() const { return std::string_view(codec->name).back() - '0'; }
-  bool has_words() const { return bits() == 6 || (is_tq() && bits() == 5 && isa == Isa::avx2); }
+  bool has_words() const { return bits() == 6; }
+  bool has_small_pairs() const { return is_tq() && bits() == 5 && isa == Isa::avx2; }
   // Half a code, as a part of the largest number; the hundredth is for the floats that make it.
-  double query_grain() const { return 0.51 / (has_words() ? 32767 : 127); }
-  double weight_grain() const { return 0.51 / (has_words() ? 32767 : 255); }
+  double query_grain() const { return 0.51 / (has_words() ? 32767 : has_small_pairs() ? 63 : 127); }
+  double weight_grain() const {
+    return 0.51 / (has_words() ? 32767 : has_small_pairs() ? 127 : 255);
+  }
   double scale(int slot) const {
     return load_element(DType::f16, scales, static_cast<std::size_t>(slot));
   }

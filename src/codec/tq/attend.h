@@ -2,8 +2,7 @@
 //
 // Codes become levels, in bytes: the multiples of a step that are nearest to those of the codebook.
 // Queries and weights are in the basis of the codes. Operands have 8 bits (byte_dots.h), or 15
-// (word_dots.h) where 8 would add too much to what the codes lost: for 6 bits, and for 5 where
-// bytes must be small.
+// (word_dots.h) where 8 would add too much to what the codes lost: for 6 bits.
 #pragma once
 
 #include "codec/byte_dots.h"
@@ -31,11 +30,12 @@ constexpr double density(double x) {
 template <int kBits>
 struct TqLevels {
   static constexpr int kHalf = 1 << (kBits - 1);
-  // Bytes that are multiplied with bytes must be small where the instruction adds pairs in 16 bits;
-  // rounded to that, more than 16 levels would be too far off.
-  static constexpr bool kWords = kBits == 6 || (kBits == 5 && kLargestLevel < 127);
-  static constexpr int kLargest = kWords ? 127 : kLargestLevel;
-  static constexpr int kMiddle = kLargestLevel + 1;  // what makes levels of keys unsigned
+  static constexpr bool kWords = kBits == 6;
+  // Where the instruction adds pairs of products in 16 bits, one of the factors must be small: the
+  // levels; or, since more of them would be too far off, pairs of queries' and weights' codes.
+  static constexpr bool kSmallPairs = kBits == 5 && kLargestLevel < 127;
+  static constexpr int kLargest = kWords || kSmallPairs ? 127 : kLargestLevel;
+  static constexpr int kMiddle = kLargest + 1;  // what makes levels of keys unsigned
 
   static constexpr double level(int i) { return Codebook<kBits>::kLevels[i]; }
   static constexpr int multiple(int i, double step) {
@@ -72,11 +72,28 @@ struct TqLevels {
   }
 };
 
+// What the scale of a row is made of where its pairs must be small: codes of a pair are rounded
+// twice, so they may add up to one more. Levels of keys are at most 255, those of values 127.
+struct QueryPairs {  // codes of a pair up to 127
+  template <class F>
+  QUIRE_INLINE static F of(const F& a) {
+    return pair_sums(magnitudes(a));
+  }
+  static_assert((127 + 1) * 255 <= 32767);
+};
+struct WeightPairs {  // codes of a pair up to 257, each up to 255
+  template <class F>
+  QUIRE_INLINE static F of(const F& a) {
+    return larger(a, mul(pair_sums(a), spread(255.0f / 257.0f)));
+  }
+  static_assert((257 + 1) * 127 <= 32767);
+};
+
 template <int kBits>
 struct Tq {
   using Levels = TqLevels<kBits>;
   // Words are multiplied with unsigned bytes, bytes with such of the other sign.
-  static constexpr int kKeyMiddle = Levels::kWords ? 128 : Levels::kMiddle;
+  static constexpr int kKeyMiddle = Levels::kMiddle;
   static constexpr int kValueMiddle = Levels::kWords ? 128 : 0;
   static constexpr Levels kKeyLevels{kKeyMiddle};
   static constexpr Levels kValueLevels{kValueMiddle};
@@ -94,16 +111,18 @@ struct Tq {
     int count = 0;
     for (; count < dim; ++count) padded[count] = query[count];
     for (; count % kTile != 0; ++count) padded[count] = 0.0f;
-    const float largest = largest_magnitude(padded, count);
+    const float largest =
+        largest_magnitude<Select<Levels::kSmallPairs, QueryPairs, AsTheyAre>>(padded, count);
     store_rows<Select<Levels::kWords, Words, QueryBytes>, 1>(
         padded, 0, count, &largest, Levels::kStep, kKeyMiddle, prepared, 0);
   }
 
   template <int R>
-  struct Weights : ScaledWeights<R> {
-    using ScaledWeights<R>::ScaledWeights;
+  struct Weights : ScaledWeights<R, Select<Levels::kSmallPairs, WeightPairs, AsTheyAre>> {
+    using Scaled = ScaledWeights<R, Select<Levels::kSmallPairs, WeightPairs, AsTheyAre>>;
+    using Scaled::Scaled;
     QUIRE_INLINE void done() {
-      ScaledWeights<R>::done();
+      Scaled::done();
       const Logits& all = this->logits;
       store_rows<Select<Levels::kWords, Words, WeightBytes>, R>(
           all.row(this->row) + all.first, all.stride, all.end - all.first, this->largest_of_row,
