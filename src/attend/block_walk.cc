@@ -66,6 +66,7 @@ BlockWalk::BlockWalk(const AttendTask& task, HeadRange heads, WalkRoom& room)
   }
   o_[0] = at;
   o_[1] = turns_ ? at + sums : at;
+  for (std::vector<char>& begun : begun_) begun.resize(rows_);
   clear_item();
 }
 
@@ -149,14 +150,14 @@ const float* BlockWalk::whole_sum(Head& head, std::size_t row) {
   if (!turns_) return rows;
   float* codes = o_of(1, row);
   for (const bool turned : {false, true}) {
-    if (!begun_[turned] || keep_[turned][row] == 1.0f) continue;
+    if (!begun_[turned][row] || keep_[turned][row] == 1.0f) continue;
     float* sum = o_of(turned, row);
     for (int c = 0; c < o_stride_; ++c) sum[c] *= keep_[turned][row];
   }
-  if (!begun_[1]) return rows;
+  if (!begun_[1][row]) return rows;
   const Reader& reader = head.values.sealed;
   reader.codec->rotate_back[static_cast<std::size_t>(reader.isa)](reader.shape, codes);
-  if (!begun_[0]) return codes;
+  if (!begun_[0][row]) return codes;
   for (int c = 0; c < o_stride_; ++c) rows[c] += codes[c];
   return rows;
 }
@@ -175,13 +176,15 @@ void BlockWalk::clear_item() noexcept {
   std::fill_n(m_, rows_, kNothing);
   std::fill_n(l_, rows_, 0.0f);
   std::fill_n(keep_[0], 2 * rows_, 1.0f);
-  begun_[0] = begun_[1] = false;
+  for (std::vector<char>& begun : begun_) std::fill(begun.begin(), begun.end(), char{0});
 }
 
-void BlockWalk::begin_sum(bool turned) noexcept {
-  if (begun_[turned]) return;
-  begun_[turned] = true;
-  std::fill_n(o_[turned], rows_ * static_cast<std::size_t>(o_stride_), 0.0f);
+void BlockWalk::begin_sums(bool turned, std::size_t row, std::size_t count) noexcept {
+  for (const std::size_t end = row + count; row < end; ++row) {
+    if (begun_[turned][row]) continue;
+    begun_[turned][row] = 1;
+    std::fill_n(o_of(turned, row), o_stride_, 0.0f);
+  }
 }
 
 // Slices of one page that follow each other are taken together.
@@ -301,7 +304,7 @@ void BlockWalk::mix_page(Head& head, const UnitPage& page, float* logits, const 
     kernel.weigh(room_.values.side(), {from, slots_, weights.count, tiles.first, tiles.end,
                                        m_ + row, l_ + row, prepared, weights.stride});
     const bool turned = reader.rotates;
-    begin_sum(turned);
+    begin_sums(turned, row, count * group_);
     float* keep = keep_[turned] + row;
     room_.values.products().mix(room_.values.side(), tiles.first, tiles.end, weights, keep,
                                 o_of(turned, row), o_stride_, after);

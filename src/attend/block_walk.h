@@ -60,7 +60,7 @@ class BlockWalk {
   void end_item(const StateView& out);
   const float* whole_sum(Head& head, std::size_t row);
   void clear_item() noexcept;
-  void begin_sum(bool turned) noexcept;
+  void begin_sums(bool turned, std::size_t row, std::size_t count) noexcept;
   void split_pages(std::span<const PageSlice> unit);
   void look_at(UnitPage& page) const;
   void make_logits(Head& head, const UnitPage& page, float* logits);
@@ -89,12 +89,12 @@ class BlockWalk {
   // In the room, each [row].
   float* m_ = nullptr;  // with o_ and l_ the states of the item at hand
   float* l_ = nullptr;
-  float* top_ = nullptr;       // largest logit of the unit
-  float* keep_[2] = {};        // what sums are multiplied by before something is added
-  float* o_[2] = {};           // [row][o_stride_]: of rows, of coded values; one if !turns_
-  bool begun_[2] = {};         // whether there is such a sum in the item at hand
-  std::int64_t item_end_ = 0;  // ordinal at which the item at hand ends
-  bool touched_ = false;       // some state of the item is not empty
+  float* top_ = nullptr;        // largest logit of the unit
+  float* keep_[2] = {};         // what sums are multiplied by before something is added
+  float* o_[2] = {};            // [row][o_stride_]: of rows, of coded values; one if !turns_
+  std::vector<char> begun_[2];  // [row]: whether it has such a sum in the item at hand
+  std::int64_t item_end_ = 0;   // ordinal at which the item at hand ends
+  bool touched_ = false;        // some state of the item is not empty
 };
 
 }  // namespace quire

@@ -1,4 +1,5 @@
-// Softmax of rows over one page, for each instruction set.
+// The first half of softmax, of rows over one page, for each instruction set; kernels do the second
+// (codec/weights.h).
 //
 // Thread-safety: functions of their arguments.
 #pragma once

@@ -46,10 +46,8 @@ inline Floats round_to_bf16(Floats a) {
 
 // 2^a for a <= 0, with an error below 3e-7 of it; 0 below 2^-125; NaN stays NaN.
 inline Floats exp2(Floats a) {
-  // Rounded to an integer by the last bits of a large number, which are then its exponent.
-  const Floats large = spread(12582912.0f);
-  const Floats shifted = add(a, large);
-  const Floats part = sub(a, sub(shifted, large));
+  const __m512i whole = _mm512_cvtps_epi32(a);  // of NaN the lowest, which shifts to 0
+  const Floats part = sub(a, _mm512_cvtepi32_ps(whole));
   Floats sum = spread(1.327647197947940e-3f);
   sum = fma(sum, part, spread(9.675541334216184e-3f));
   sum = fma(sum, part, spread(5.550713273542589e-2f));
@@ -58,8 +56,7 @@ inline Floats exp2(Floats a) {
   sum = fma(sum, part, spread(1.0f));
   const __mmask16 seen = _mm512_cmp_ps_mask(a, spread(-125.0f), _CMP_NLT_UQ);  // NaN too
   return _mm512_castsi512_ps(
-      _mm512_maskz_add_epi32(seen, _mm512_castps_si512(sum),
-                             _mm512_slli_epi32(_mm512_castps_si512(shifted), 23)));
+      _mm512_maskz_add_epi32(seen, _mm512_castps_si512(sum), _mm512_slli_epi32(whole, 23)));
 }
 
 // Folds the lanes as a tree.

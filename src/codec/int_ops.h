@@ -83,10 +83,10 @@ QUIRE_INLINE float largest_magnitude(const float* from, int count) {
   return largest_magnitude_of(magnitudes);
 }
 
-// Writes R rows of integers behind their headers, with scales times `level`, and offsets for codes
-// that count from `middle`. `Store` is QueryBytes or Words. from: [row][count], a multiple of 16,
-// rows `from_stride` floats apart, whose largest magnitudes are given; to: of the first integers,
-// `behind` the header.
+// Writes R rows of integers, made by `Store`, `behind` bytes after their headers: scales times
+// `level`, and offsets for codes that count from `middle`. from: [row][count], a multiple of 16,
+// rows `from_stride` floats apart, whose largest magnitudes (or what stands for them) are given;
+// rows: of the headers, `stride` bytes apart.
 template <class Store, int R>
 QUIRE_INLINE void store_rows(const float* from, std::ptrdiff_t from_stride, int count,
                              const float* largest, float level, int middle, std::byte* rows,

@@ -7,8 +7,8 @@
 // template `Rows`, of R rows:
 //
 //     Rows(values, logits, row)   of the rows from `row` on
-//     take(t, weights)            those of slots [t, t + kLanes); may round them: they are then
-//     summed done()                      after the last slot
+//     take(t, weights)            of slots [t, t + kLanes); rounded there, they are summed so
+//     done()                      after the last slot
 #pragma once
 
 #include "codec/kernel.h"

@@ -161,6 +161,13 @@ TEST(Softmax, WeightsOfNothingAreZeroAndOfNanNan) {
       EXPECT_TRUE(std::isnan(weights(isa, logits.data(), 32, 1.0f, bf16)));
       EXPECT_TRUE(std::isnan(logits[20]));
       EXPECT_FALSE(std::isnan(logits[19]));
+      // Whatever the bits of a NaN.
+      for (const std::uint32_t bits : {0x7fffffffu, 0x7fc00001u, 0xffc00155u, 0xffffffffu}) {
+        logits.assign(32, 0.0f);
+        logits[20] = std::bit_cast<float>(bits);
+        EXPECT_TRUE(std::isnan(weights(isa, logits.data(), 32, 1.0f, bf16))) << bits;
+        EXPECT_TRUE(std::isnan(logits[20])) << bits;
+      }
       logits.assign(32, 0.0f);
       logits[3] = -kInf;
       EXPECT_TRUE(std::isnan(weights(isa, logits.data(), 32, kNan, bf16)));

@@ -2,6 +2,7 @@
 // history is fed in many ways; every query must get the bits it got when tokens came one by one.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <map>
@@ -454,6 +455,45 @@ TEST(LawOfPairs, HoldsForCodecsOfFewerBits) {
       if (testing::Test::HasFailure()) return;
     }
   }
+}
+
+// A query that reads only rows gets its zeros with their signs, whether or not another query of the
+// step reads codes: values of -1e-38 that weigh nothing are -0, and stay it.
+TEST(LawOfPairs, ZerosKeepTheirSignsWhoeverElseIsInTheStep) {
+  constexpr int kSize = 32;
+  CacheSpec spec = CacheSpec::gqa(1, 1, 1, kSize);
+  spec.set_codec("f32", "tq4");
+  spec.page_tokens = 16;
+  spec.exact_tail = 16;
+  Cache cache = Cache::create(spec).value();
+  const auto first_output = [&](const Sequence& sequence, std::int64_t tokens) {
+    const std::int64_t from = sequence.next_position().value();
+    Step step = cache.begin(Batch().add(sequence.id(), from, tokens)).value();
+    std::vector<float> k(size_of(tokens * kSize), 0.0f);
+    std::vector<float> v(size_of(tokens * kSize), 0.0f);
+    std::vector<float> q(size_of(tokens * kSize), 0.0f);
+    std::vector<float> out(size_of(tokens * kSize), 7.0f);
+    for (std::int64_t t = 0; t < tokens; ++t) {
+      q[size_of(t * kSize)] = 100.0f;
+      k[size_of(t * kSize)] = from + t < 16 ? 0.0f : 4.0f;
+      for (int c = 0; c < kSize && from + t < 16; ++c) v[size_of(t * kSize + c)] = -1e-38f;
+    }
+    const auto rows = [&](const std::vector<float>& of) {
+      return TensorView::dense(of.data(), DType::f32, tokens, 1, kSize);
+    };
+    step.put(0, rows(k), rows(v)).value();
+    step.attend(0, rows(q), OutputView::dense(out.data(), tokens, 1, kSize)).value();
+    step.commit().value();
+    out.resize(kSize);
+    return out;
+  };
+  const Sequence alone = cache.open().value();
+  first_output(alone, 31);
+  const Sequence among = alone.fork().value();
+  const std::vector<float> expected = first_output(alone, 1);
+  const std::vector<float> found = first_output(among, 2);
+  EXPECT_TRUE(std::signbit(expected[0])) << expected[0];
+  EXPECT_EQ(std::memcmp(found.data(), expected.data(), kSize * sizeof(float)), 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Codec, Law, testing::ValuesIn(kCodecs),
