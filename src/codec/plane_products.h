@@ -184,7 +184,7 @@ QUIRE_INLINE void plane_scores(const PageSide& keys, int first, int end, const O
   out += first;
   const std::byte* scales = keys.scales + first * 2;
   run_all<Ops>(lines, (end - first) / kTile, queries, Ops::kQueryHeaderBytes, ahead,
-               [&](int row, int lane, const auto& sums) {
+               [&](int row, int lane, const auto& sums) QUIRE_INLINED {
                  const auto header = Ops::header(queries.rows + row * queries.stride, 0);
                  store_scores<Ops>(sums, header, scales + lane * 2, out + row * out_stride + lane);
                });

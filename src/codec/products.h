@@ -33,6 +33,8 @@
 #include "codec/kernel.h"
 
 #define QUIRE_INLINE [[gnu::always_inline]] inline
+// The same of a lambda, behind its parameters: sums that are handed to a call would lie in memory.
+#define QUIRE_INLINED __attribute__((always_inline))
 
 namespace quire {
 namespace {
@@ -41,16 +43,20 @@ constexpr int kTile = 16;  // lanes of a tile
 constexpr int kVectorsPerTile = kTile / kLanes;
 
 // Bytes to prefetch, spread evenly over the steps of a loop: many at once would hold up the loop's
-// own loads. A step may ask for a line that the last one asked for, but none is left out.
+// own loads. A step may ask for a line that the last one asked for; none is left out but where a
+// step would have to ask for more than four.
 class Prefetcher {
  public:
   QUIRE_INLINE Prefetcher(const Ahead& ahead, int steps)
       : at_(ahead.data),
         step_bytes_(steps > 0 ? (static_cast<int>(ahead.bytes) + steps - 1) / steps : 0) {}
+  // Up to four lines, without a loop, which would keep sums from the registers.
   QUIRE_INLINE void step() {
-    const std::byte* const end = at_ + step_bytes_;
-    for (const std::byte* line = at_; line < end; line += 64) prefetch(line);
-    at_ = end;
+    if (step_bytes_ > 0) prefetch(at_);
+    if (step_bytes_ > 64) prefetch(at_ + 64);
+    if (step_bytes_ > 128) prefetch(at_ + 128);
+    if (step_bytes_ > 192) prefetch(at_ + 192);
+    at_ += step_bytes_;
   }
 
  private:
@@ -96,10 +102,10 @@ QUIRE_INLINE void add_products(const Lines<kTileBytes>& lines, const std::byte* 
       x[n] = Ops::load(data + n / kVectorsPerTile * lines.tile_bytes() +
                        n % kVectorsPerTile * (kLanes * Ops::kPack * Ops::kCodeBytes));
     }
+    ahead.step();
     add_step<Ops>(x, weights, row_bytes, sums);
     data += lines.step_bytes;
     weights += Ops::kStepBytes;
-    ahead.step();
   }
 }
 
@@ -131,13 +137,14 @@ QUIRE_INLINE void run_rows(Where lines, int tiles, const std::byte* weights,
   int tile = 0;
   for (; tile + kTilesAtOnce <= tiles; tile += kTilesAtOnce) {
     run_block<Ops, R, N>(lines, weights, row_bytes, prefetcher,
-                         [&](int r, const auto& sums) { finish(r, tile * kTile, sums); });
+                         [&](int r, const auto& sums)
+                             QUIRE_INLINED { finish(r, tile * kTile, sums); });
     lines.advance(kTilesAtOnce);
   }
   for (; tile < tiles; ++tile) {
-    run_block<Ops, R, kVectorsPerTile>(
-        lines, weights, row_bytes, prefetcher,
-        [&](int r, const auto& sums) { finish(r, tile * kTile, sums); });
+    run_block<Ops, R, kVectorsPerTile>(lines, weights, row_bytes, prefetcher,
+                                       [&](int r, const auto& sums)
+                                           QUIRE_INLINED { finish(r, tile * kTile, sums); });
     lines.advance(1);
   }
 }
@@ -150,8 +157,9 @@ QUIRE_INLINE void run_all(const Where& lines, int tiles, const Operands& rows,
   for (int blocks = (rows.count + Ops::kMaxRows - 1) / Ops::kMaxRows; blocks > 0; --blocks) {
     const int take = (rows.count - row + blocks - 1) / blocks;
     const std::byte* weights = rows.rows + row * rows.stride + weights_at;
-    const auto finish_row = [&](int r, int lane, const auto& sums) { finish(row + r, lane, sums); };
-    const auto run = [&]<int R>() {
+    const auto finish_row = [&](int r, int lane, const auto& sums)
+                                QUIRE_INLINED { finish(row + r, lane, sums); };
+    const auto run = [&]<int R>() QUIRE_INLINED {
       if constexpr (R <= Ops::kMaxRows) {
         run_rows<Ops, R>(lines, tiles, weights, rows.stride, ahead, finish_row);
       }
@@ -224,7 +232,8 @@ void scores(const PageSide& keys, int first, int end, const Operands& queries, f
   };
   out += first;
   run_all<Ops>(Lines<>{data, tile_bytes, kVectorBytes, first_steps}, tiles, queries,
-               Ops::kQueryHeaderBytes, ahead, [&](int row, int lane, const auto& sums) {
+               Ops::kQueryHeaderBytes, ahead,
+               [&](int row, int lane, const auto& sums) QUIRE_INLINED {
                  const auto header = Ops::header(queries.rows + row * queries.stride, 0);
                  store_scores<Ops>(sums, header, scales(0, lane), out + row * out_stride + lane);
                });
@@ -235,7 +244,8 @@ void scores(const PageSide& keys, int first, int end, const Operands& queries, f
     }
     if (!some_left) return;
     run_all<Ops>(Lines<>{data, tile_bytes, kVectorBytes, steps}, tiles, queries,
-                 Ops::query_rest_at(keys.dim), {}, [&](int row, int lane, const auto& sums) {
+                 Ops::query_rest_at(keys.dim), {},
+                 [&](int row, int lane, const auto& sums) QUIRE_INLINED {
                    const auto header = Ops::header(queries.rows + row * queries.stride, 0);
                    add_scores<Ops>(sums, header, nullptr, out + row * out_stride + lane);
                  });
@@ -245,29 +255,32 @@ void scores(const PageSide& keys, int first, int end, const Operands& queries, f
   run_all<Ops>(
       Lines<>{data + first_steps * kVectorBytes, tile_bytes, kVectorBytes, steps - first_steps},
       tiles, queries, Ops::kQueryHeaderBytes + first_steps * Ops::kStepBytes, {},
-      [&](int row, int lane, const auto& sums) {
+      [&](int row, int lane, const auto& sums) QUIRE_INLINED {
         const auto header = Ops::header(queries.rows + row * queries.stride, 1);
         add_scores<Ops>(sums, header, scales(1, lane), out + row * out_stride + lane);
       });
 }
 
-// o = o keep + sums of values, over steps from `first_step` on.
+// o = o keep + sums of values.
+template <class Ops, int N>
+QUIRE_INLINE void add_mixed(const typename Ops::Sum (&sums)[N], const typename Ops::Header& header,
+                            const Floats& keep, float* o) {
+#pragma GCC unroll 8
+  for (int n = 0; n < N; ++n) {
+    const Floats before = load_floats(o + n * kLanes);
+    store_floats(o + n * kLanes, fma(before, keep, Ops::mixed(sums[n], header)));
+  }
+}
+
+// The same over steps from `first_step` on.
 template <class Ops, class Where>
 QUIRE_INLINE void mix_lines(const Where& lines, int dim, int first_step, const Operands& weights,
                             const float* keep, float* o, std::ptrdiff_t o_stride,
                             const Ahead& ahead) {
   run_all<Ops>(lines, dim / kTile, weights, Ops::kHeaderBytes + first_step * Ops::kStepBytes, ahead,
-               [&]<int N>(int row, int lane, const typename Ops::Sum(&sums)[N]) {
+               [&](int row, int lane, const auto& sums) QUIRE_INLINED {
                  const auto header = Ops::header(weights.rows + row * weights.stride, 0);
-                 const Floats kept = spread(keep[row]);
-                 float* to = o + row * o_stride + lane;
-                 Floats mixed[N];
-#pragma GCC unroll 8
-                 for (int n = 0; n < N; ++n) {
-                   mixed[n] = fma(load_floats(to + n * kLanes), kept, Ops::mixed(sums[n], header));
-                 }
-#pragma GCC unroll 8
-                 for (int n = 0; n < N; ++n) store_floats(to + n * kLanes, mixed[n]);
+                 add_mixed<Ops>(sums, header, spread(keep[row]), o + row * o_stride + lane);
                });
 }
 
