@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 namespace quire {
 namespace {
@@ -14,6 +15,11 @@ std::span<const PageSlice> first_unit(std::span<const PageSlice> slices) noexcep
   std::size_t count = 1;
   while (count < slices.size() && slices[count].page_end == slices[0].page_end) ++count;
   return slices.first(count);
+}
+
+// Asks for all of it at once. Inlined, since a call of a function that only asks is left out.
+[[gnu::always_inline]] inline void fetch(const Ahead& ahead) noexcept {
+  for (std::size_t at = 0; at < ahead.bytes; at += 64) __builtin_prefetch(ahead.data + at, 0, 2);
 }
 
 }  // namespace
@@ -79,6 +85,11 @@ void BlockWalk::run(std::span<const PageSlice> slices, const StateView& out) {
     const std::int64_t at = query.out_row * out.heads + heads_.front().group.first;
     std::fill_n(out.m + at, heads_.size() * group_, kNothing);
   }
+  if (!slices.empty()) {
+    const Coming first = coming(heads_.front(), slices.front());
+    fetch(first.keys);
+    fetch(first.values);
+  }
   item_end_ = 0;
   while (!slices.empty()) {
     const std::span<const PageSlice> unit = first_unit(slices);
@@ -89,9 +100,10 @@ void BlockWalk::run(std::span<const PageSlice> slices, const StateView& out) {
     }
     split_pages(unit);
     for (std::size_t i = 0; i < heads_.size(); ++i) {
-      take(heads_[i], i + 1 < heads_.size() ? keys_of(heads_[i + 1], unit.front())
-                      : slices.empty()      ? Ahead{}
-                                            : keys_of(heads_.front(), slices.front()));
+      coming_ = i + 1 < heads_.size() ? coming(heads_[i + 1], unit.front())
+                : slices.empty()      ? Coming{}
+                                      : coming(heads_.front(), slices.front());
+      take(heads_[i]);
     }
   }
   end_item(out);
@@ -104,24 +116,20 @@ void BlockWalk::run(std::span<const PageSlice> slices, const StateView& out) {
   }
 }
 
-// The keys of a page, to be brought near before take() asks for them.
-Ahead BlockWalk::keys_of(Head& head, const PageSlice& slice) const {
+// A head of a page, to be brought near before take() asks for it.
+BlockWalk::Coming BlockWalk::coming(const Head& head, const PageSlice& slice) const {
   if (many_) return {};
   const bool sealed = slice.reads_sealed(task_.queries.front().sealed_below);
-  const Reader& reader = head.keys.of(sealed);
-  // What is folded into queries is wanted before the codes.
-  if (reader.kernel->fold != nullptr) reader.fetch_scales(bytes_of_page(slice));
-  return reader.ahead(bytes_of_page(slice));
+  const PageBytes page = bytes_of_page(slice);
+  return {head.keys.of(sealed).ahead(page), head.values.of(sealed).ahead(page)};
 }
 
-// Takes the unit at hand into the states of its work item. `after`: what is read next.
-void BlockWalk::take(Head& head, const Ahead& after) {
+// Takes the unit at hand into the states of its work item.
+void BlockWalk::take(Head& head) {
   std::fill_n(top_ + head.first_row, head_rows_, kNothing);
   for (std::size_t p = 0; p < pages_; ++p) make_logits(head, unit_[p], logits_of(p));
   rescale(head);
-  for (std::size_t p = 0; p < pages_; ++p) {
-    mix_page(head, unit_[p], logits_of(p), p + 1 < pages_ ? Ahead{} : after);
-  }
+  for (std::size_t p = 0; p < pages_; ++p) mix_page(head, unit_[p], logits_of(p));
 }
 
 // Merges the item's states into the output and begins the next item.
@@ -253,10 +261,9 @@ void BlockWalk::slice_logits(Head& head, const UnitPage& page, const PageSlice& 
   const Operands queries =
       head.block.prepared(room_.keys, slice.turn, static_cast<std::int64_t>(first * group_),
                           static_cast<std::int64_t>(count * group_));
-  if (!many_) head.values.of(sealed).fetch_scales(bytes);
   room_.keys.products().scores(room_.keys.side(), tiles.first, tiles.end, queries,
                                logits + first * group_ * static_cast<std::size_t>(slots_), slots_,
-                               many_ ? Ahead{} : head.values.of(sealed).ahead(bytes));
+                               std::exchange(coming_.keys, {}));
   const TileRange all = tiles_of(std::span(page.seen).subspan(first, count));
   for (std::size_t i = first; i < first + count; ++i) {
     const std::size_t row = i * group_;
@@ -282,7 +289,7 @@ void BlockWalk::rescale(const Head& head) noexcept {
   }
 }
 
-void BlockWalk::mix_page(Head& head, const UnitPage& page, float* logits, const Ahead& after) {
+void BlockWalk::mix_page(Head& head, const UnitPage& page, float* logits) {
   for_each_stretch(page.seen, [&](std::size_t first, std::size_t count) {
     const std::span<const Seen> seen = std::span(page.seen).subspan(first, count);
     const TileRange tiles = tiles_of(seen);
@@ -307,7 +314,7 @@ void BlockWalk::mix_page(Head& head, const UnitPage& page, float* logits, const 
     begin_sums(turned, row, count * group_);
     float* keep = keep_[turned] + row;
     room_.values.products().mix(room_.values.side(), tiles.first, tiles.end, weights, keep,
-                                o_of(turned, row), o_stride_, after);
+                                o_of(turned, row), o_stride_, std::exchange(coming_.values, {}));
     std::fill_n(keep, weights.count, 1.0f);
   });
 }

@@ -55,8 +55,14 @@ class BlockWalk {
   struct Head;
   struct UnitPage;
 
-  Ahead keys_of(Head& head, const PageSlice& slice) const;
-  void take(Head& head, const Ahead& after);
+  // The head of a page that is read after the one at hand.
+  struct Coming {
+    Ahead keys;
+    Ahead values;
+  };
+
+  Coming coming(const Head& head, const PageSlice& slice) const;
+  void take(Head& head);
   void end_item(const StateView& out);
   const float* whole_sum(Head& head, std::size_t row);
   void clear_item() noexcept;
@@ -68,7 +74,7 @@ class BlockWalk {
                     std::span<const Seen> seen, std::size_t first, std::size_t count,
                     float* logits);
   void rescale(const Head& head) noexcept;
-  void mix_page(Head& head, const UnitPage& page, float* logits, const Ahead& after);
+  void mix_page(Head& head, const UnitPage& page, float* logits);
   float* o_of(bool turned, std::size_t row) noexcept;
   float* logits_of(std::size_t p);
 
@@ -85,6 +91,7 @@ class BlockWalk {
 
   std::vector<UnitPage> unit_;  // of the unit at hand; kept for their memory
   std::size_t pages_ = 0;
+  Coming coming_;  // until a product has been given it to fetch
   WalkRoom& room_;
   // In the room, each [row].
   float* m_ = nullptr;  // with o_ and l_ the states of the item at hand

@@ -36,13 +36,6 @@ struct Reader {
 
   // What of a page will be read, to be brought near.
   Ahead ahead(const PageBytes& page) const noexcept;
-  // Brings the scales near: weights are multiplied by them before the codes are read.
-  [[gnu::always_inline]] void fetch_scales(const PageBytes& page) const noexcept {
-    if (!sealed) return;
-    for (std::size_t at = 0; at < place.scale_bytes; at += 64) {
-      __builtin_prefetch(page.sealed + place.scales + at, 0, 2);
-    }
-  }
 
   const LayerStore* store;
   Side side;

@@ -29,6 +29,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "codec/kernel.h"
 
@@ -42,26 +43,37 @@ namespace {
 constexpr int kTile = 16;  // lanes of a tile
 constexpr int kVectorsPerTile = kTile / kLanes;
 
-// Bytes to prefetch, spread evenly over the steps of a loop: many at once would hold up the loop's
-// own loads. A step may ask for a line that the last one asked for; none is left out but where a
-// step would have to ask for more than four.
+// Lines to prefetch, each once, spread evenly over the steps of a loop: many at once would hold up
+// the loop's own loads, and one that is left out costs as much as twenty steps. No loop here, which
+// would keep sums from the registers: a step asks for six at most.
 class Prefetcher {
  public:
   QUIRE_INLINE Prefetcher(const Ahead& ahead, int steps)
-      : at_(ahead.data),
-        step_bytes_(steps > 0 ? (static_cast<int>(ahead.bytes) + steps - 1) / steps : 0) {}
-  // Up to four lines, without a loop, which would keep sums from the registers.
+      : at_(reinterpret_cast<const std::byte*>(reinterpret_cast<std::uintptr_t>(ahead.data) &
+                                               ~std::uintptr_t{63})) {
+    if (ahead.bytes == 0 || steps == 0) return;
+    const auto lines = static_cast<unsigned>((ahead.data + ahead.bytes - at_ + 63) / 64);
+    each_ = static_cast<int>(lines / static_cast<unsigned>(steps));
+    more_ = static_cast<int>(lines % static_cast<unsigned>(steps));
+  }
   QUIRE_INLINE void step() {
-    if (step_bytes_ > 0) prefetch(at_);
-    if (step_bytes_ > 64) prefetch(at_ + 64);
-    if (step_bytes_ > 128) prefetch(at_ + 128);
-    if (step_bytes_ > 192) prefetch(at_ + 192);
-    at_ += step_bytes_;
+    if (more_ > 0) {
+      --more_;
+      prefetch(at_);
+      at_ += 64;
+    }
+    if (each_ > 0) prefetch(at_);
+    if (each_ > 1) prefetch(at_ + 64);
+    if (each_ > 2) prefetch(at_ + 128);
+    if (each_ > 3) prefetch(at_ + 192);
+    if (each_ > 4) prefetch(at_ + 256);
+    at_ += each_ * 64;
   }
 
  private:
   const std::byte* at_;
-  std::ptrdiff_t step_bytes_;
+  int each_ = 0;
+  int more_ = 0;  // steps that ask for one more
 };
 
 // Where the vectors of a sum lie. kTileBytes: 0 where only the page knows it.
