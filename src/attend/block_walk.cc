@@ -8,6 +8,10 @@
 namespace quire {
 namespace {
 
+// What is read next is fetched a whole head ahead, by the product of the same side. Of sides that are
+// larger than this the next one is, by the product before it: so much more is not kept near.
+constexpr std::size_t kLargeSide = 12 * 1024;
+
 constexpr float kNothing = -std::numeric_limits<float>::infinity();
 
 // The slices of the place that begins at slices[0].
@@ -85,11 +89,10 @@ void BlockWalk::run(std::span<const PageSlice> slices, const StateView& out) {
     const std::int64_t at = query.out_row * out.heads + heads_.front().group.first;
     std::fill_n(out.m + at, heads_.size() * group_, kNothing);
   }
-  if (!slices.empty()) {
-    const Coming first = coming(heads_.front(), slices.front());
-    fetch(first.keys);
-    fetch(first.values);
-  }
+  Sides own;
+  if (!slices.empty()) own = sides_of(heads_.front(), slices.front());
+  fetch(own.keys);
+  fetch(own.values);
   item_end_ = 0;
   while (!slices.empty()) {
     const std::span<const PageSlice> unit = first_unit(slices);
@@ -100,10 +103,12 @@ void BlockWalk::run(std::span<const PageSlice> slices, const StateView& out) {
     }
     split_pages(unit);
     for (std::size_t i = 0; i < heads_.size(); ++i) {
-      coming_ = i + 1 < heads_.size() ? coming(heads_[i + 1], unit.front())
-                : slices.empty()      ? Coming{}
-                                      : coming(heads_.front(), slices.front());
+      const Sides next = i + 1 < heads_.size() ? sides_of(heads_[i + 1], unit.front())
+                         : slices.empty()      ? Sides{}
+                                               : sides_of(heads_.front(), slices.front());
+      ahead_ = own.values.bytes > kLargeSide ? Sides{own.values, next.keys} : next;
       take(heads_[i]);
+      own = next;
     }
   }
   end_item(out);
@@ -116,8 +121,8 @@ void BlockWalk::run(std::span<const PageSlice> slices, const StateView& out) {
   }
 }
 
-// A head of a page, to be brought near before take() asks for it.
-BlockWalk::Coming BlockWalk::coming(const Head& head, const PageSlice& slice) const {
+// What take() will read of a page, to be brought near before.
+BlockWalk::Sides BlockWalk::sides_of(const Head& head, const PageSlice& slice) const {
   if (many_) return {};
   const bool sealed = slice.reads_sealed(task_.queries.front().sealed_below);
   const PageBytes page = bytes_of_page(slice);
@@ -263,7 +268,7 @@ void BlockWalk::slice_logits(Head& head, const UnitPage& page, const PageSlice& 
                           static_cast<std::int64_t>(count * group_));
   room_.keys.products().scores(room_.keys.side(), tiles.first, tiles.end, queries,
                                logits + first * group_ * static_cast<std::size_t>(slots_), slots_,
-                               std::exchange(coming_.keys, {}));
+                               std::exchange(ahead_.keys, {}));
   const TileRange all = tiles_of(std::span(page.seen).subspan(first, count));
   for (std::size_t i = first; i < first + count; ++i) {
     const std::size_t row = i * group_;
@@ -314,7 +319,7 @@ void BlockWalk::mix_page(Head& head, const UnitPage& page, float* logits) {
     begin_sums(turned, row, count * group_);
     float* keep = keep_[turned] + row;
     room_.values.products().mix(room_.values.side(), tiles.first, tiles.end, weights, keep,
-                                o_of(turned, row), o_stride_, std::exchange(coming_.values, {}));
+                                o_of(turned, row), o_stride_, std::exchange(ahead_.values, {}));
     std::fill_n(keep, weights.count, 1.0f);
   });
 }

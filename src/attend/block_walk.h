@@ -55,13 +55,12 @@ class BlockWalk {
   struct Head;
   struct UnitPage;
 
-  // The head of a page that is read after the one at hand.
-  struct Coming {
+  struct Sides {
     Ahead keys;
     Ahead values;
   };
 
-  Coming coming(const Head& head, const PageSlice& slice) const;
+  Sides sides_of(const Head& head, const PageSlice& slice) const;
   void take(Head& head);
   void end_item(const StateView& out);
   const float* whole_sum(Head& head, std::size_t row);
@@ -91,7 +90,7 @@ class BlockWalk {
 
   std::vector<UnitPage> unit_;  // of the unit at hand; kept for their memory
   std::size_t pages_ = 0;
-  Coming coming_;  // until a product has been given it to fetch
+  Sides ahead_;  // what the next product of either side fetches
   WalkRoom& room_;
   // In the room, each [row].
   float* m_ = nullptr;  // with o_ and l_ the states of the item at hand

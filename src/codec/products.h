@@ -43,18 +43,25 @@ namespace {
 constexpr int kTile = 16;  // lanes of a tile
 constexpr int kVectorsPerTile = kTile / kLanes;
 
-// Lines to prefetch, each once, spread evenly over the steps of a loop: many at once would hold up
-// the loop's own loads, and one that is left out costs as much as twenty steps. No loop here, which
-// would keep sums from the registers: a step asks for six at most.
+// Lines to prefetch, spread over the steps of a loop: many at once would hold up the loop's own
+// loads, and one that is left out costs as much as twenty steps. No loop here, which would keep sums
+// from the registers, and no pattern that cannot be foreseen: each step asks for as many lines, up
+// to five, the first of them for one more; where steps are more than lines, some ask again.
 class Prefetcher {
  public:
   QUIRE_INLINE Prefetcher(const Ahead& ahead, int steps)
       : at_(reinterpret_cast<const std::byte*>(reinterpret_cast<std::uintptr_t>(ahead.data) &
                                                ~std::uintptr_t{63})) {
     if (ahead.bytes == 0 || steps == 0) return;
-    const auto lines = static_cast<unsigned>((ahead.data + ahead.bytes - at_ + 63) / 64);
-    each_ = static_cast<int>(lines / static_cast<unsigned>(steps));
-    more_ = static_cast<int>(lines % static_cast<unsigned>(steps));
+    const int lines = static_cast<int>((ahead.data + ahead.bytes - at_ + 63) / 64);
+    if (lines < steps) {
+      each_ = 1;
+      step_bytes_ = (lines * 64 + steps - 1) / steps;
+    } else {
+      each_ = lines / steps;
+      step_bytes_ = each_ * 64;
+      more_ = lines % steps;
+    }
   }
   QUIRE_INLINE void step() {
     if (more_ > 0) {
@@ -67,12 +74,13 @@ class Prefetcher {
     if (each_ > 2) prefetch(at_ + 128);
     if (each_ > 3) prefetch(at_ + 192);
     if (each_ > 4) prefetch(at_ + 256);
-    at_ += each_ * 64;
+    at_ += step_bytes_;
   }
 
  private:
   const std::byte* at_;
-  int each_ = 0;
+  std::ptrdiff_t step_bytes_ = 0;
+  int each_ = 0;  // lines of a step
   int more_ = 0;  // steps that ask for one more
 };
 
