@@ -8,8 +8,9 @@
 namespace quire {
 namespace {
 
-// What is read next is fetched a whole head ahead, by the product of the same side. Of sides that are
-// larger than this the next one is, by the product before it: so much more is not kept near.
+// What is read next is fetched a whole head ahead, by the product of the same side. Where both
+// sides are larger than this, each is by the product before it: so much is not kept near for so
+// long.
 constexpr std::size_t kLargeSide = 12 * 1024;
 
 constexpr float kNothing = -std::numeric_limits<float>::infinity();
@@ -106,7 +107,8 @@ void BlockWalk::run(std::span<const PageSlice> slices, const StateView& out) {
       const Sides next = i + 1 < heads_.size() ? sides_of(heads_[i + 1], unit.front())
                          : slices.empty()      ? Sides{}
                                                : sides_of(heads_.front(), slices.front());
-      ahead_ = own.values.bytes > kLargeSide ? Sides{own.values, next.keys} : next;
+      const bool large = std::min(own.keys.bytes, own.values.bytes) > kLargeSide;
+      ahead_ = large ? Sides{own.values, next.keys} : next;
       take(heads_[i]);
       own = next;
     }

@@ -44,9 +44,10 @@ constexpr int kTile = 16;  // lanes of a tile
 constexpr int kVectorsPerTile = kTile / kLanes;
 
 // Lines to prefetch, spread over the steps of a loop: many at once would hold up the loop's own
-// loads, and one that is left out costs as much as twenty steps. No loop here, which would keep sums
-// from the registers, and no pattern that cannot be foreseen: each step asks for as many lines, up
-// to five, the first of them for one more; where steps are more than lines, some ask again.
+// loads, and one that is left out costs as much as twenty steps. No loop here, which would keep
+// sums from the registers, and no pattern that cannot be foreseen: each step asks for as many
+// lines, up to five, the first of them for one more; where steps are more than lines, some ask
+// again.
 class Prefetcher {
  public:
   QUIRE_INLINE Prefetcher(const Ahead& ahead, int steps)
