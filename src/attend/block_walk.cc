@@ -8,9 +8,8 @@
 namespace quire {
 namespace {
 
-// What is read next is fetched a whole head ahead, by the product of the same side. Where both
-// sides are larger than this, each is by the product before it: so much is not kept near for so
-// long.
+// What is read next is fetched a whole head ahead, by the product of the same side; where both
+// sides are larger than this, by the product before it, which measured faster.
 constexpr std::size_t kLargeSide = 12 * 1024;
 
 constexpr float kNothing = -std::numeric_limits<float>::infinity();

@@ -56,10 +56,10 @@ TEST(Prefetcher, LeavesNoLineOutAndKeepsTheirOrder) {
 }
 
 TEST(Prefetcher, AsksInEveryPartOfTheLoop) {
-  alignas(64) static std::byte memory[16 * 1024];
+  alignas(64) static std::byte memory[4 * 1024];
   for (const int steps : {16, 32, 64, 128, 512}) {
     asked.clear();
-    Prefetcher prefetcher({memory, sizeof memory / (steps == 16 ? 4 : 1)}, steps);
+    Prefetcher prefetcher({memory, sizeof memory}, steps);
     for (int step = 0; step < steps / 2; ++step) prefetcher.step();
     const std::size_t half = asked.size();
     for (int step = steps / 2; step < steps; ++step) prefetcher.step();
