@@ -47,9 +47,12 @@ struct BlockWalk::Head {
 // A page of the unit at hand: its slices, and what of it each query sees.
 struct BlockWalk::UnitPage {
   std::span<const PageSlice> slices;
-  int end = 0;                    // of the slots that the slices show
-  std::vector<Seen> seen;         // [query]: from the first to the last slot, in all slices
-  std::vector<Seen> slices_seen;  // [slice][query], where there are several
+  int end = 0;                     // of the slots that the slices show
+  std::vector<Seen> seen;          // [query]: from the first to the last slot, in all slices
+  std::vector<Seen> slices_seen;   // [slice][query], where there are several
+  std::vector<Stretch> stretches;  // of what is seen
+  float* logits = nullptr;         // [row of a head][slot]
+  bool plain = false;  // the unit is this page, its dot products need nothing but to be scaled
 };
 
 BlockWalk::BlockWalk(const AttendTask& task, HeadRange heads, WalkRoom& room)
@@ -60,23 +63,26 @@ BlockWalk::BlockWalk(const AttendTask& task, HeadRange heads, WalkRoom& room)
       slots_(tile_ceil(task.store->page_tokens)),
       o_stride_(tile_ceil(task.store->value_dim)),
       many_(head_rows_ >= kManyRows),
+      scale_(scale_left(task.math) * kLog2E),
       room_(room) {
   room.keys.forget();
   room.values.forget();
+  heads_.reserve(static_cast<std::size_t>(heads.end - heads.begin));  // operands know readers
   for (int head = heads.begin; head < heads.end; ++head) {
     heads_.emplace_back(task_, head, task_.queries, rows_);
     rows_ += head_rows_;
   }
   const std::size_t sums = rows_ * static_cast<std::size_t>(o_stride_);
   turns_ = heads_.front().values.sealed.rotates;
-  float* at = room_.numbers.take_floats((turns_ ? 2 : 1) * sums + 5 * rows_);
-  for (float** array : {&m_, &l_, &top_, &keep_[0], &keep_[1]}) {
+  float* at = room_.numbers.take_floats((turns_ ? 2 : 1) * sums + 6 * rows_);
+  o_[0] = at;
+  o_[1] = turns_ ? at + sums : at;
+  at = o_[1] + sums;
+  for (float** array : {&m_, &base_[0], &base_[1], &l_, &top_, &keep_}) {
     *array = at;
     at += rows_;
   }
-  o_[0] = at;
-  o_[1] = turns_ ? at + sums : at;
-  for (std::vector<char>& begun : begun_) begun.resize(rows_);
+  if (!turns_) base_[1] = base_[0];
   clear_item();
 }
 
@@ -132,10 +138,13 @@ BlockWalk::Sides BlockWalk::sides_of(const Head& head, const PageSlice& slice) c
 
 // Takes the unit at hand into the states of its work item.
 void BlockWalk::take(Head& head) {
-  std::fill_n(top_ + head.first_row, head_rows_, kNothing);
-  for (std::size_t p = 0; p < pages_; ++p) make_logits(head, unit_[p], logits_of(p));
-  rescale(head);
-  for (std::size_t p = 0; p < pages_; ++p) mix_page(head, unit_[p], logits_of(p));
+  if (!unit_.front().plain) std::fill_n(top_ + head.first_row, head_rows_, kNothing);
+  for (std::size_t p = 0; p < pages_; ++p) make_logits(head, unit_[p]);
+  if (pages_ > 1) {
+    const std::size_t row = head.first_row;
+    softmax_.rescale(top_ + row, static_cast<int>(head_rows_), m_ + row, l_ + row);
+  }
+  for (std::size_t p = 0; p < pages_; ++p) mix_page(head, unit_[p]);
 }
 
 // Merges the item's states into the output and begins the next item.
@@ -164,14 +173,16 @@ const float* BlockWalk::whole_sum(Head& head, std::size_t row) {
   if (!turns_) return rows;
   float* codes = o_of(1, row);
   for (const bool turned : {false, true}) {
-    if (!begun_[turned][row] || keep_[turned][row] == 1.0f) continue;
+    const float base = base_[turned][row];
+    if (base == kNothing || base == m_[row]) continue;
+    const float keep = std::exp2(base - m_[row]);
     float* sum = o_of(turned, row);
-    for (int c = 0; c < o_stride_; ++c) sum[c] *= keep_[turned][row];
+    for (int c = 0; c < o_stride_; ++c) sum[c] *= keep;
   }
-  if (!begun_[1][row]) return rows;
+  if (base_[1][row] == kNothing) return rows;
   const Reader& reader = head.values.sealed;
   reader.codec->rotate_back[static_cast<std::size_t>(reader.isa)](reader.shape, codes);
-  if (!begun_[0][row]) return codes;
+  if (base_[0][row] == kNothing) return codes;
   for (int c = 0; c < o_stride_; ++c) rows[c] += codes[c];
   return rows;
 }
@@ -187,16 +198,13 @@ float* BlockWalk::logits_of(std::size_t p) {
 }
 
 void BlockWalk::clear_item() noexcept {
-  std::fill_n(m_, rows_, kNothing);
+  for (float* array : {m_, base_[0], base_[1]}) std::fill_n(array, rows_, kNothing);
   std::fill_n(l_, rows_, 0.0f);
-  std::fill_n(keep_[0], 2 * rows_, 1.0f);
-  for (std::vector<char>& begun : begun_) std::fill(begun.begin(), begun.end(), char{0});
 }
 
 void BlockWalk::begin_sums(bool turned, std::size_t row, std::size_t count) noexcept {
   for (const std::size_t end = row + count; row < end; ++row) {
-    if (begun_[turned][row]) continue;
-    begun_[turned][row] = 1;
+    if (base_[turned][row] != kNothing) continue;
     std::fill_n(o_of(turned, row), o_stride_, 0.0f);
   }
 }
@@ -208,20 +216,24 @@ void BlockWalk::split_pages(std::span<const PageSlice> unit) {
     std::size_t count = 1;
     while (count < unit.size() && bytes_of_page(unit[count]) == bytes_of_page(unit[0])) ++count;
     if (unit_.size() == pages_) unit_.emplace_back();
-    UnitPage& page = unit_[pages_++];
+    UnitPage& page = unit_[pages_];
+    page.logits = logits_of(pages_++);
     page.slices = unit.first(count);
-    look_at(page);
+    look_at(page, count == unit.size() && pages_ == 1);
     unit = unit.subspan(count);
   }
 }
 
-void BlockWalk::look_at(UnitPage& page) const {
+void BlockWalk::look_at(UnitPage& page, bool alone) const {
   const std::span<const Query> queries = task_.queries;
   const PageSlice& first = page.slices.front();
   page.end = first.first + first.count;
   page.seen.resize(queries.size());
   for (std::size_t i = 0; i < queries.size(); ++i) page.seen[i] = seen_by(first, queries[i]);
-  if (page.slices.size() == 1) return;
+  page.plain =
+      alone && page.slices.size() == 1 && whole_tiles(page.seen) && !shapes_logits(task_.math);
+  page.stretches.clear();
+  if (page.slices.size() == 1) return add_stretches(page.seen, page.stretches);
   page.slices_seen = page.seen;
   for (const PageSlice& slice : page.slices.subspan(1)) {
     page.end = std::max(page.end, slice.first + slice.count);
@@ -235,94 +247,88 @@ void BlockWalk::look_at(UnitPage& page) const {
       all.end = std::max(all.end, seen.end);
     }
   }
+  add_stretches(page.seen, page.stretches);
 }
 
-// Logits of all rows over a page, times log2 e and -inf where they do not see; their maximum.
-void BlockWalk::make_logits(Head& head, const UnitPage& page, float* logits) {
+// Logits of all rows over a page, times log2 e and -inf where they do not see, and their maximum;
+// dot products of a plain page.
+void BlockWalk::make_logits(Head& head, const UnitPage& page) {
+  if (page.slices.size() == 1) {
+    for (const Stretch& stretch : page.stretches) {
+      slice_logits(head, page, page.slices.front(), page.seen, stretch, page.logits);
+    }
+    return;
+  }
   const std::size_t queries = task_.queries.size();
   const std::size_t count = head_rows_ * static_cast<std::size_t>(slots_);
   for (std::size_t s = 0; s < page.slices.size(); ++s) {
-    const std::span<const Seen> seen =
-        page.slices.size() == 1 ? std::span(page.seen)
-                                : std::span(page.slices_seen).subspan(s * queries, queries);
+    const auto seen = std::span(page.slices_seen).subspan(s * queries, queries);
     // Another slice of the page has other slots: the larger of both is the one that is seen.
+    float* logits = page.logits;
     float* to = s == 0 ? logits : room_.extra.take_floats(count);
-    if (page.slices.size() > 1) std::fill_n(to, count, kNothing);
-    for_each_stretch(seen, [&](std::size_t first, std::size_t stretch) {
-      slice_logits(head, page, page.slices[s], seen, first, stretch, to);
-    });
+    std::fill_n(to, count, kNothing);
+    std::vector<Stretch> stretches;
+    add_stretches(seen, stretches);
+    for (const Stretch& stretch : stretches) {
+      slice_logits(head, page, page.slices[s], seen, stretch, to);
+    }
     if (s == 0) continue;
     for (std::size_t i = 0; i < count; ++i) logits[i] = logits[i] > to[i] ? logits[i] : to[i];
   }
 }
 
 void BlockWalk::slice_logits(Head& head, const UnitPage& page, const PageSlice& slice,
-                             std::span<const Seen> seen, std::size_t first, std::size_t count,
-                             float* logits) {
-  const bool sealed = seen[first].sealed;
-  const PageBytes bytes = bytes_of_page(slice);
-  const TileRange tiles = tiles_of(seen.subspan(first, count));
-  const Reader& reader = head.keys.of(sealed);
-  room_.keys.make(reader, bytes, page.end, many_);
+                             std::span<const Seen> seen, const Stretch& stretch, float* logits) {
+  const std::size_t row = stretch.first * group_;
+  room_.keys.make(head.keys.of(stretch.sealed), bytes_of_page(slice), page.end, many_);
   const Operands queries =
-      head.block.prepared(room_.keys, slice.turn, static_cast<std::int64_t>(first * group_),
-                          static_cast<std::int64_t>(count * group_));
-  room_.keys.products().scores(room_.keys.side(), tiles.first, tiles.end, queries,
-                               logits + first * group_ * static_cast<std::size_t>(slots_), slots_,
+      head.block.prepared(room_.keys, slice.turn, static_cast<std::int64_t>(row),
+                          static_cast<std::int64_t>(stretch.count * group_));
+  room_.keys.products().scores(room_.keys.side(), stretch.first_slot, stretch.end_slot, queries,
+                               logits + row * static_cast<std::size_t>(slots_), slots_,
                                std::exchange(ahead_.keys, {}));
-  const TileRange all = tiles_of(std::span(page.seen).subspan(first, count));
-  for (std::size_t i = first; i < first + count; ++i) {
+  if (!page.plain) mask_logits(head, slice, seen, stretch, logits);
+}
+
+void BlockWalk::mask_logits(const Head& head, const PageSlice& slice, std::span<const Seen> seen,
+                            const Stretch& stretch, float* logits) {
+  const int first = stretch.first_slot;
+  for (std::size_t i = stretch.first; i < stretch.first + stretch.count; ++i) {
     const std::size_t row = i * group_;
     float* to = logits + row * static_cast<std::size_t>(slots_);
-    const float scale = shape_logits(task_.math, head.group, slice, task_.queries[i], seen[i].begin,
-                                     seen[i].end, to, slots_);
-    softmax_.raise(to + all.first, slots_, static_cast<int>(group_), all.end - all.first,
-                   seen[i].begin - all.first, seen[i].end - all.first, scale * kLog2E,
-                   top_ + head.first_row + row);
+    shape_logits(task_.math, head.group, slice, task_.queries[i], seen[i].begin, seen[i].end, to,
+                 slots_);
+    softmax_.raise(to + first, slots_, static_cast<int>(group_), stretch.end_slot - first,
+                   seen[i].begin - first, seen[i].end - first, scale_, top_ + head.first_row + row);
   }
 }
 
-// One maximum and one rescale per row; sums are rescaled when something is added to them.
-void BlockWalk::rescale(const Head& head) noexcept {
-  for (std::size_t row = head.first_row; row < head.first_row + head_rows_; ++row) {
-    if (top_[row] == kNothing || top_[row] <= m_[row]) continue;  // NaN goes on
-    const float keep = m_[row] == kNothing ? 0.0f : std::exp2(m_[row] - top_[row]);
-    keep_[0][row] *= keep;
-    keep_[1][row] *= keep;
-    l_[row] *= keep;
-    m_[row] = top_[row];
-    touched_ = true;
-  }
-}
-
-void BlockWalk::mix_page(Head& head, const UnitPage& page, float* logits) {
-  for_each_stretch(page.seen, [&](std::size_t first, std::size_t count) {
-    const std::span<const Seen> seen = std::span(page.seen).subspan(first, count);
-    const TileRange tiles = tiles_of(seen);
-    const bool sealed = seen.front().sealed;
-    const Reader& reader = head.values.of(sealed);
+void BlockWalk::mix_page(Head& head, const UnitPage& page) {
+  for (const Stretch& stretch : page.stretches) {
+    const Reader& reader = head.values.of(stretch.sealed);
     room_.values.make(reader, bytes_of_page(page.slices.front()), page.end, many_);
-    const Kernel& kernel = *reader.kernel;
-    const std::size_t row = head.first_row + first * group_;
-    float* from = logits + first * group_ * static_cast<std::size_t>(slots_);
+    const std::size_t count = stretch.count * group_;
+    const std::size_t row = head.first_row + stretch.first * group_;
+    float* from = page.logits + stretch.first * group_ * static_cast<std::size_t>(slots_);
     Operands weights{reinterpret_cast<const std::byte*>(from),
-                     static_cast<std::ptrdiff_t>(sizeof(float)) * slots_,
-                     static_cast<int>(count * group_)};
+                     static_cast<std::ptrdiff_t>(sizeof(float)) * slots_, static_cast<int>(count)};
     std::byte* prepared = nullptr;
     if (reader.weight_bytes != 0) {
       weights.stride = static_cast<std::ptrdiff_t>(reader.weight_bytes);
-      prepared = room_.weights.take(count * group_ * static_cast<std::size_t>(weights.stride));
+      prepared = room_.weights.take(count * reader.weight_bytes);
       weights.rows = prepared;
     }
-    kernel.weigh(room_.values.side(), {from, slots_, weights.count, tiles.first, tiles.end,
-                                       m_ + row, l_ + row, prepared, weights.stride});
     const bool turned = reader.rotates;
-    begin_sums(turned, row, count * group_);
-    float* keep = keep_[turned] + row;
-    room_.values.products().mix(room_.values.side(), tiles.first, tiles.end, weights, keep,
-                                o_of(turned, row), o_stride_, std::exchange(ahead_.values, {}));
-    std::fill_n(keep, weights.count, 1.0f);
-  });
+    begin_sums(turned, row, count);
+    reader.kernel->weigh(
+        room_.values.side(),
+        {from, slots_, weights.count, stretch.first_slot, stretch.end_slot, scale_, m_ + row,
+         l_ + row, base_[turned] + row, keep_ + row, prepared, weights.stride});
+    room_.values.products().mix(room_.values.side(), stretch.first_slot, stretch.end_slot, weights,
+                                keep_ + row, o_of(turned, row), o_stride_,
+                                std::exchange(ahead_.values, {}));
+    touched_ = true;
+  }
 }
 
 }  // namespace quire

@@ -3,8 +3,8 @@
 // The slices of one place in the history (equal page_end) are one unit of softmax, however the
 // place is cut into slices. For each unit, and for all rows (query heads of queries) of a block:
 //
-//     logits of the whole page by the kernel -> -inf where a row does not see -> one maximum, one
-//     rescale -> weights, 0 where it does not see -> mix of the whole page by the kernel
+//     dot products with the whole page by the kernel -> -inf where a row does not see -> softmax by
+//     the kernel, with one maximum and one rescale -> mix of the whole page by the kernel
 //
 // Nothing in this arithmetic depends on the other rows: weights of 0 add nothing, so a row gets the
 // same bits whichever slots of the page the call covers, and whether codes were expanded or not.
@@ -16,7 +16,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <span>
 #include <vector>
 
@@ -31,10 +30,11 @@ namespace quire {
 struct WalkRoom {
   Operand keys;  // of the page and head at hand
   Operand values;
-  std::vector<Scratch> logits;  // [page of the unit]: [row of a head][slot], logits, then weights
-  Scratch extra;                // the same, of a page's other slices
-  Scratch weights;              // [row of a head], prepared
-  Scratch numbers;              // states, and what else there is of each row
+  // [page of the unit]: [row of a head][slot], dot products or logits, then weights.
+  std::vector<Scratch> logits;
+  Scratch extra;    // the same, of a page's other slices
+  Scratch weights;  // [row of a head], prepared
+  Scratch numbers;  // states, and what else there is of each row
 };
 
 // What a walk prepares is kept from run to run.
@@ -67,13 +67,13 @@ class BlockWalk {
   void clear_item() noexcept;
   void begin_sums(bool turned, std::size_t row, std::size_t count) noexcept;
   void split_pages(std::span<const PageSlice> unit);
-  void look_at(UnitPage& page) const;
-  void make_logits(Head& head, const UnitPage& page, float* logits);
+  void look_at(UnitPage& page, bool alone) const;
+  void make_logits(Head& head, const UnitPage& page);
   void slice_logits(Head& head, const UnitPage& page, const PageSlice& slice,
-                    std::span<const Seen> seen, std::size_t first, std::size_t count,
-                    float* logits);
-  void rescale(const Head& head) noexcept;
-  void mix_page(Head& head, const UnitPage& page, float* logits);
+                    std::span<const Seen> seen, const Stretch& stretch, float* logits);
+  void mask_logits(const Head& head, const PageSlice& slice, std::span<const Seen> seen,
+                   const Stretch& stretch, float* logits);
+  void mix_page(Head& head, const UnitPage& page);
   float* o_of(bool turned, std::size_t row) noexcept;
   float* logits_of(std::size_t p);
 
@@ -84,8 +84,9 @@ class BlockWalk {
   const int slots_;              // of a page, padded
   const int o_stride_;           // value_dim, padded
   const bool many_;              // rows: worth expanding pages
+  const float scale_;            // what kernels multiply logits by
   bool turns_ = false;           // coded values are summed in a basis of their own
-  std::deque<Head> heads_;
+  std::vector<Head> heads_;
   std::size_t rows_ = 0;  // of all heads
 
   std::vector<UnitPage> unit_;  // of the unit at hand; kept for their memory
@@ -95,12 +96,12 @@ class BlockWalk {
   // In the room, each [row].
   float* m_ = nullptr;  // with o_ and l_ the states of the item at hand
   float* l_ = nullptr;
-  float* top_ = nullptr;        // largest logit of the unit
-  float* keep_[2] = {};         // what sums are multiplied by before something is added
-  float* o_[2] = {};            // [row][o_stride_]: of rows, of coded values; one if !turns_
-  std::vector<char> begun_[2];  // [row]: whether it has such a sum in the item at hand
-  std::int64_t item_end_ = 0;   // ordinal at which the item at hand ends
-  bool touched_ = false;        // some state of the item is not empty
+  float* top_ = nullptr;       // largest logit of the unit
+  float* keep_ = nullptr;      // what sums are multiplied by before something is added
+  float* base_[2] = {};        // the m_ that o_ was made with; -inf: nothing was
+  float* o_[2] = {};           // [row][o_stride_]: of rows, of coded values; one if !turns_
+  std::int64_t item_end_ = 0;  // ordinal at which the item at hand ends
+  bool touched_ = false;       // some state of the item is not empty
 };
 
 }  // namespace quire

@@ -22,9 +22,16 @@ Reader::Reader(const LayerStore& s, Side the_side, int the_head, bool is_sealed,
       isa(the_isa),
       shape(s.tile(the_side, the_head)),
       slots(tile_ceil(s.page_tokens)),
-      place(sealed_place(s, the_side, the_head)),
-      rows_at(rows_place(s, the_side, the_head)),
-      rows_bytes(head_rows_bytes(s, the_side)) {
+      place(sealed_place(s, the_side, the_head)) {
+  if (sealed) {
+    ahead_at = place.data;
+    ahead_bytes =
+        (place.scale_bytes > 0 ? place.scales + place.scale_bytes : place.data + place.data_bytes) -
+        place.data;
+  } else {
+    ahead_at = rows_place(s, side, head);
+    ahead_bytes = head_rows_bytes(s, side);
+  }
   codec = !sealed ? &float_codec(s.row_type) : side == Side::key ? s.key_codec : s.value_codec;
   dim = side == Side::key ? s.key_dim : s.value_dim;
   split = sealed && shape.parts() == 2 && place.scale_bytes > 0 ? shape.split : dim;
@@ -49,14 +56,6 @@ Reader::Reader(const LayerStore& s, Side the_side, int the_head, bool is_sealed,
   }
   query_bytes = kernel->query_bytes(dim);
   if (kernel->fold != nullptr) folded_bytes = kernel->folded_bytes(dim);
-}
-
-Ahead Reader::ahead(const PageBytes& page) const noexcept {
-  if (!sealed) return page.rows == nullptr ? Ahead{} : Ahead{page.rows + rows_at, rows_bytes};
-  if (page.sealed == nullptr) return {};
-  const std::size_t end =
-      place.scale_bytes > 0 ? place.scales + place.scale_bytes : place.data + place.data_bytes;
-  return {page.sealed + place.data, end - place.data};
 }
 
 void Operand::make_new(const Reader& r, const PageBytes& page, int count, bool many) {

@@ -35,7 +35,10 @@ struct Reader {
   Reader(const LayerStore& store, Side side, int head, bool sealed, Isa isa) noexcept;
 
   // What of a page will be read, to be brought near.
-  Ahead ahead(const PageBytes& page) const noexcept;
+  Ahead ahead(const PageBytes& page) const noexcept {
+    const std::byte* from = sealed ? page.sealed : page.rows;
+    return from == nullptr ? Ahead{} : Ahead{from + ahead_at, ahead_bytes};
+  }
 
   const LayerStore* store;
   Side side;
@@ -57,8 +60,8 @@ struct Reader {
   std::size_t folded_bytes = 0;
   std::size_t weight_bytes = 0;  // 0: weights are multiplied as they are
   SealedPlace place;
-  std::size_t rows_at;  // in the rows block
-  std::size_t rows_bytes;
+  std::size_t ahead_at;  // in the page's block of this form
+  std::size_t ahead_bytes;
 };
 
 // The readers of one side of one head, of both forms.

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "attend/operand.h"
 #include "attend/query_block.h"
@@ -42,12 +43,21 @@ inline PageBytes bytes_of_page(const PageSlice& slice) noexcept {
   return {slice.rows, slice.sealed};
 }
 
+// Whether logits are more than dot products that a kernel can scale.
+inline bool shapes_logits(const LayerMath& math) noexcept {
+  return math.soft_cap > 0.0f || !math.slopes.empty() || !(math.scale > 0.0f);
+}
+// What shape_logits leaves to be multiplied by.
+inline float scale_left(const LayerMath& math) noexcept {
+  return shapes_logits(math) ? 1.0f : math.scale;
+}
+
 // Scales, caps and biases the dot products of a query's heads with slots [begin, end) of a slice's
-// page: logits [head][stride]. What is left to be multiplied by is returned.
-inline float shape_logits(const LayerMath& math, const HeadGroup& group, const PageSlice& slice,
-                          const Query& query, int begin, int end, float* logits,
-                          int stride) noexcept {
-  if (math.soft_cap <= 0.0f && math.slopes.empty()) return math.scale;
+// page: logits [head][stride].
+inline void shape_logits(const LayerMath& math, const HeadGroup& group, const PageSlice& slice,
+                         const Query& query, int begin, int end, float* logits,
+                         int stride) noexcept {
+  if (!shapes_logits(math)) return;
   for (std::int64_t h = 0; h < group.count; ++h, logits += stride) {
     for (int t = begin; t < end; ++t) logits[t] *= math.scale;
     if (math.soft_cap > 0.0f) {
@@ -61,36 +71,43 @@ inline float shape_logits(const LayerMath& math, const HeadGroup& group, const P
       logits[t] += slope * static_cast<float>(slice.position(t) - query.position);
     }
   }
-  return 1.0f;
 }
 
-// Calls f(first, count) for each stretch of queries that read a page in one form.
-template <typename F>
-void for_each_stretch(std::span<const Seen> seen, const F& f) {
+// Neighbours among the queries that read a page in one form, and the tiles that they see together.
+struct Stretch {
+  std::size_t first;
+  std::size_t count;
+  bool sealed;
+  int first_slot;  // of the tiles
+  int end_slot;
+};
+
+// Appends the stretches of queries that see something.
+inline void add_stretches(std::span<const Seen> seen, std::vector<Stretch>& to) {
   for (std::size_t i = 0; i < seen.size();) {
     std::size_t end = i + 1;
     if (!seen[i].empty()) {
-      while (end < seen.size() && !seen[end].empty() && seen[end].sealed == seen[i].sealed) ++end;
-      f(i, end - i);
+      int first_slot = seen[i].begin;
+      int end_slot = seen[i].end;
+      for (; end < seen.size() && !seen[end].empty() && seen[end].sealed == seen[i].sealed; ++end) {
+        first_slot = std::min(first_slot, seen[end].begin);
+        end_slot = std::max(end_slot, seen[end].end);
+      }
+      to.push_back({i, end - i, seen[i].sealed, tile_floor(first_slot), tile_ceil(end_slot)});
     }
     i = end;
   }
 }
 
-// The tiles that a stretch of queries sees.
-struct TileRange {
-  int first;
-  int end;
-};
-
-inline TileRange tiles_of(std::span<const Seen> seen) noexcept {
-  int first = seen.front().begin;
-  int end = seen.front().end;
+// Whether all that see something of the page see the same, and that is whole tiles.
+inline bool whole_tiles(std::span<const Seen> seen) noexcept {
+  const Seen* one = nullptr;
   for (const Seen& s : seen) {
-    first = std::min(first, s.begin);
-    end = std::max(end, s.end);
+    if (s.empty()) continue;
+    if (one == nullptr) one = &s;
+    if (s.begin != one->begin || s.end != one->end) return false;
   }
-  return {tile_floor(first), tile_ceil(end)};
+  return one == nullptr || (one->begin % kSlotTile == 0 && one->end % kSlotTile == 0);
 }
 
 }  // namespace quire

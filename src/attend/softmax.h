@@ -1,5 +1,5 @@
-// The first half of softmax, of rows over one page, for each instruction set; kernels do the second
-// (codec/weights.h).
+// What comes before softmax, which kernels do (codec/weights.h), where a page is not all that a row
+// takes at once, or not all of the page: for each instruction set.
 //
 // Thread-safety: functions of their arguments.
 #pragma once
@@ -12,10 +12,13 @@ namespace quire {
 
 // Logits are [row][slots], rows `stride` floats apart, slots a multiple of 16.
 struct Softmax {
-  // Multiplies the logits in [begin, end) by `scale`, makes the others -inf, and raises top[row] to
-  // the largest, NaN where one is: a broken query must not look empty.
+  // Makes what is not in [begin, end) -inf, and raises top[row] to the largest times `scale`, NaN
+  // where one is: a broken query must not look empty. Requires: scale > 0.
   void (*raise)(float* logits, std::ptrdiff_t stride, int rows, int slots, int begin, int end,
                 float scale, float* top) noexcept;
+  // Raises m[row] to top[row], and multiplies l[row] by what that makes of its weights, as kernels
+  // do.
+  void (*rescale)(const float* top, int rows, float* m, float* l) noexcept;
 };
 
 const Softmax& softmax_of(Isa isa) noexcept;

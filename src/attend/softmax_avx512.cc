@@ -7,7 +7,7 @@
 namespace quire {
 
 extern const Softmax kSoftmaxAvx512;
-const Softmax kSoftmaxAvx512 = {raise};
+const Softmax kSoftmaxAvx512 = {raise, rescale};
 
 }  // namespace quire
 #endif

@@ -13,16 +13,24 @@ void raise(float* logits, std::ptrdiff_t stride, int rows, int slots, int begin,
   for (int row = 0; row < rows; ++row, logits += stride) {
     Floats largest = spread(top[row]);
     for (int t = 0; t < slots; t += kLanes) {
-      Floats s = mul(load_floats(logits + t), factor);
+      Floats s = load_floats(logits + t);
       if (t < begin || t + kLanes > end) {
         const int from = begin <= t ? 0 : begin - t >= kLanes ? kLanes : begin - t;
         const int to = end <= t ? 0 : end - t >= kLanes ? kLanes : end - t;
         s = only(s, from, to, nothing);
       }
       store_floats(logits + t, s);
-      largest = larger(largest, s);
+      largest = larger(largest, mul(s, factor));
     }
     top[row] = largest_of(largest);
+  }
+}
+
+void rescale(const float* top, int rows, float* m, float* l) noexcept {
+  for (int row = 0; row < rows; ++row) {
+    if (top[row] <= m[row]) continue;  // NaN goes on
+    l[row] *= exp2(Quad{m[row] - top[row]})[0];
+    m[row] = top[row];
   }
 }
 

@@ -6,6 +6,6 @@
 namespace quire {
 
 extern const Softmax kSoftmaxScalar;
-const Softmax kSoftmaxScalar = {raise};
+const Softmax kSoftmaxScalar = {raise, rescale};
 
 }  // namespace quire

@@ -61,28 +61,31 @@ void attend_logits(const AttendTask& task, int kv_head, float* out, std::int64_t
     float* logits = scratch.take_floats(static_cast<std::size_t>(rows * slots));
     std::int64_t column = 0;
     std::vector<Seen> seen(queries.size());
+    std::vector<Stretch> stretches;
     for (const PageSlice& slice : task.slices) {
       for (std::size_t i = 0; i < queries.size(); ++i) seen[i] = seen_by(slice, queries[i]);
-      for_each_stretch(seen, [&](std::size_t first, std::size_t count) {
-        const TileRange tiles = tiles_of(std::span(seen).subspan(first, count));
-        keys.make(readers.of(seen[first].sealed), bytes_of_page(slice), slice.first + slice.count,
+      stretches.clear();
+      add_stretches(seen, stretches);
+      for (const Stretch& stretch : stretches) {
+        keys.make(readers.of(stretch.sealed), bytes_of_page(slice), slice.first + slice.count,
                   static_cast<std::size_t>(rows) >= kManyRows);
-        const auto first_row = static_cast<std::int64_t>(first) * group.count;
+        const auto first_row = static_cast<std::int64_t>(stretch.first) * group.count;
         keys.products().scores(
-            keys.side(), tiles.first, tiles.end,
+            keys.side(), stretch.first_slot, stretch.end_slot,
             rows_of_block.prepared(keys, slice.turn, first_row,
-                                   static_cast<std::int64_t>(count) * group.count),
+                                   static_cast<std::int64_t>(stretch.count) * group.count),
             logits + first_row * slots, slots, {});
-        for (std::size_t i = first; i < first + count; ++i) {
+        for (std::size_t i = stretch.first; i < stretch.first + stretch.count; ++i) {
           float* from = logits + static_cast<std::int64_t>(i) * group.count * slots;
-          const float scale = shape_logits(task.math, group, slice, queries[i], seen[i].begin,
-                                           seen[i].end, from, slots);
+          shape_logits(task.math, group, slice, queries[i], seen[i].begin, seen[i].end, from,
+                       slots);
+          const float scale = scale_left(task.math);
           for (std::int64_t h = 0; h < group.count; ++h, from += slots) {
             float* to = line(queries[i], h) + column - slice.first;
             for (int t = seen[i].begin; t < seen[i].end; ++t) to[t] = from[t] * scale;
           }
         }
-      });
+      }
       column += slice.count;
     }
   }

@@ -7,10 +7,13 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/exp2_terms.h"
+
 namespace quire {
 namespace {
 
 using Floats = __m256;
+using Quad = __m128;
 constexpr int kLanes = 8;
 constexpr int kRegisters = 16;
 
@@ -29,6 +32,8 @@ inline Floats fma(Floats a, Floats b, Floats c) { return _mm256_fmadd_ps(a, b, c
 inline Floats larger(Floats a, Floats b) {
   return _mm256_blendv_ps(_mm256_max_ps(b, a), b, _mm256_cmp_ps(b, b, _CMP_UNORD_Q));
 }
+// The larger; b where one is NaN.
+inline Floats larger_number(Floats a, Floats b) { return _mm256_max_ps(a, b); }
 inline Floats load_f16(const void* from) {
   return _mm256_cvtph_ps(_mm_loadu_si128(static_cast<const __m128i*>(from)));
 }
@@ -51,22 +56,22 @@ inline Floats only(Floats a, int begin, int end, Floats other) {
   return _mm256_blendv_ps(other, a, _mm256_castsi256_ps(inside));
 }
 
-// 2^a for a <= 0, with an error below 3e-7 of it; 0 below 2^-125; NaN stays NaN.
+// 2^a for a below 1, as exact as Exp2Terms<kDegree> says; 0 below 2^-125; NaN stays NaN.
+template <int kDegree = 5>
 inline Floats exp2(Floats a) {
   const Floats bounded = _mm256_max_ps(spread(-126.0f), a);  // NaN stays
   const Floats whole = _mm256_round_ps(bounded, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
   const Floats part = sub(bounded, whole);
-  Floats sum = spread(1.327647197947940e-3f);
-  sum = fma(sum, part, spread(9.675541334216184e-3f));
-  sum = fma(sum, part, spread(5.550713273542589e-2f));
-  sum = fma(sum, part, spread(2.402211972384848e-1f));
-  sum = fma(sum, part, spread(6.931469670647331e-1f));
+  Floats sum = spread(Exp2Terms<kDegree>::kTerms[0]);
+#pragma GCC unroll 4
+  for (int i = 1; i < kDegree; ++i) sum = fma(sum, part, spread(Exp2Terms<kDegree>::kTerms[i]));
   sum = fma(sum, part, spread(1.0f));
   const __m256i exponent =
       _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(whole), _mm256_set1_epi32(127)), 23);
   const Floats tiny = _mm256_cmp_ps(a, spread(-125.0f), _CMP_LT_OQ);
   return _mm256_andnot_ps(tiny, mul(sum, _mm256_castsi256_ps(exponent)));
 }
+inline Quad exp2(Quad a) { return _mm256_castps256_ps128(exp2(_mm256_castps128_ps256(a))); }
 
 // Folds the lanes as a tree.
 inline float sum_of(Floats a) {
@@ -82,22 +87,28 @@ inline float largest_of(Floats a) {
   return _mm_cvtss_f32(_mm_max_ss(half, _mm_movehdup_ps(half)));
 }
 
-// Folds the lanes of four rows at once: those of row i become out[i].
+// Folds the lanes of four rows at once: those of row i become lane i.
 struct AddLanes {
   static __m256 of(__m256 a, __m256 b) { return _mm256_add_ps(a, b); }
   static __m128 of(__m128 a, __m128 b) { return _mm_add_ps(a, b); }
 };
+struct LargerNumbers {
+  static __m256 of(__m256 a, __m256 b) { return _mm256_max_ps(a, b); }
+  static __m128 of(__m128 a, __m128 b) { return _mm_max_ps(a, b); }
+};
 template <class Fold>
-inline void fold_rows(const Floats (&rows)[4], float* out) {
+inline Quad fold_rows(const Floats (&rows)[4]) {
   const __m256 ab =
       Fold::of(_mm256_unpacklo_ps(rows[0], rows[1]), _mm256_unpackhi_ps(rows[0], rows[1]));
   const __m256 cd =
       Fold::of(_mm256_unpacklo_ps(rows[2], rows[3]), _mm256_unpackhi_ps(rows[2], rows[3]));
   const __m256 all = Fold::of(_mm256_shuffle_ps(ab, cd, _MM_SHUFFLE(1, 0, 1, 0)),
                               _mm256_shuffle_ps(ab, cd, _MM_SHUFFLE(3, 2, 3, 2)));
-  _mm_storeu_ps(out, Fold::of(_mm256_castps256_ps128(all), _mm256_extractf128_ps(all, 1)));
+  return Fold::of(_mm256_castps256_ps128(all), _mm256_extractf128_ps(all, 1));
 }
-inline void sums_of_rows(const Floats (&rows)[4], float* out) { fold_rows<AddLanes>(rows, out); }
+inline Quad sums_of_rows(const Floats (&rows)[4]) { return fold_rows<AddLanes>(rows); }
+// Requires: no lane is NaN.
+inline Quad largest_of_rows(const Floats (&rows)[4]) { return fold_rows<LargerNumbers>(rows); }
 
 // Inlined always: g++ takes a function of nothing but a prefetch as one without effect.
 [[gnu::always_inline]] inline void prefetch(const std::byte* at) {

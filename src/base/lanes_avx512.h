@@ -7,10 +7,13 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/exp2_terms.h"
+
 namespace quire {
 namespace {
 
 using Floats = __m512;
+using Quad = __m128;
 constexpr int kLanes = 16;
 constexpr int kRegisters = 32;
 
@@ -27,6 +30,8 @@ inline Floats fma(Floats a, Floats b, Floats c) { return _mm512_fmadd_ps(a, b, c
 inline Floats larger(Floats a, Floats b) {
   return _mm512_mask_mov_ps(_mm512_max_ps(b, a), _mm512_cmp_ps_mask(b, b, _CMP_UNORD_Q), b);
 }
+// The larger; b where one is NaN.
+inline Floats larger_number(Floats a, Floats b) { return _mm512_max_ps(a, b); }
 inline Floats load_f16(const void* from) {
   return _mm512_cvtph_ps(_mm256_loadu_si256(static_cast<const __m256i*>(from)));
 }
@@ -44,20 +49,18 @@ inline Floats round_to_bf16(Floats a) {
       _mm512_cvtepu16_epi32(reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(a))), 16));
 }
 
-// 2^a for a <= 0, with an error below 3e-7 of it; 0 below 2^-125; NaN stays NaN.
+// 2^a for a below 1, as exact as Exp2Terms<kDegree> says; NaN stays NaN.
+template <int kDegree = 5>
 inline Floats exp2(Floats a) {
-  const __m512i whole = _mm512_cvtps_epi32(a);  // of NaN the lowest, which shifts to 0
-  const Floats part = sub(a, _mm512_cvtepi32_ps(whole));
-  Floats sum = spread(1.327647197947940e-3f);
-  sum = fma(sum, part, spread(9.675541334216184e-3f));
-  sum = fma(sum, part, spread(5.550713273542589e-2f));
-  sum = fma(sum, part, spread(2.402211972384848e-1f));
-  sum = fma(sum, part, spread(6.931469670647331e-1f));
+  const Floats whole = _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  const Floats part = sub(a, whole);  // NaN for -inf, of which the last step makes 0
+  Floats sum = spread(Exp2Terms<kDegree>::kTerms[0]);
+#pragma GCC unroll 4
+  for (int i = 1; i < kDegree; ++i) sum = fma(sum, part, spread(Exp2Terms<kDegree>::kTerms[i]));
   sum = fma(sum, part, spread(1.0f));
-  const __mmask16 seen = _mm512_cmp_ps_mask(a, spread(-125.0f), _CMP_NLT_UQ);  // NaN too
-  return _mm512_castsi512_ps(
-      _mm512_maskz_add_epi32(seen, _mm512_castps_si512(sum), _mm512_slli_epi32(whole, 23)));
+  return _mm512_scalef_ps(sum, whole);
 }
+inline Quad exp2(Quad a) { return _mm512_castps512_ps128(exp2(_mm512_castps128_ps512(a))); }
 
 // Folds the lanes as a tree.
 inline float sum_of(Floats a) { return _mm512_reduce_add_ps(a); }
@@ -67,14 +70,19 @@ inline float largest_of(Floats a) {
   return _mm512_reduce_max_ps(a);
 }
 
-// Folds the lanes of four rows at once: those of row i become out[i].
+// Folds the lanes of four rows at once: those of row i become lane i.
 struct AddLanes {
   static __m512 of(__m512 a, __m512 b) { return _mm512_add_ps(a, b); }
   static __m256 of(__m256 a, __m256 b) { return _mm256_add_ps(a, b); }
   static __m128 of(__m128 a, __m128 b) { return _mm_add_ps(a, b); }
 };
+struct LargerNumbers {
+  static __m512 of(__m512 a, __m512 b) { return _mm512_max_ps(a, b); }
+  static __m256 of(__m256 a, __m256 b) { return _mm256_max_ps(a, b); }
+  static __m128 of(__m128 a, __m128 b) { return _mm_max_ps(a, b); }
+};
 template <class Fold>
-inline void fold_rows(const Floats (&rows)[4], float* out) {
+inline Quad fold_rows(const Floats (&rows)[4]) {
   const __m512 ab =
       Fold::of(_mm512_unpacklo_ps(rows[0], rows[1]), _mm512_unpackhi_ps(rows[0], rows[1]));
   const __m512 cd =
@@ -82,9 +90,11 @@ inline void fold_rows(const Floats (&rows)[4], float* out) {
   const __m512 all = Fold::of(_mm512_shuffle_ps(ab, cd, _MM_SHUFFLE(1, 0, 1, 0)),
                               _mm512_shuffle_ps(ab, cd, _MM_SHUFFLE(3, 2, 3, 2)));
   const __m256 half = Fold::of(_mm512_castps512_ps256(all), _mm512_extractf32x8_ps(all, 1));
-  _mm_storeu_ps(out, Fold::of(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1)));
+  return Fold::of(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
 }
-inline void sums_of_rows(const Floats (&rows)[4], float* out) { fold_rows<AddLanes>(rows, out); }
+inline Quad sums_of_rows(const Floats (&rows)[4]) { return fold_rows<AddLanes>(rows); }
+// Requires: no lane is NaN.
+inline Quad largest_of_rows(const Floats (&rows)[4]) { return fold_rows<LargerNumbers>(rows); }
 
 // Inlined always: g++ takes a function of nothing but a prefetch as one without effect.
 [[gnu::always_inline]] inline void prefetch(const std::byte* at) {

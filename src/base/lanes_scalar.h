@@ -70,6 +70,10 @@ inline float larger(float a, float b) { return a > b || a != a ? a : b; }
 inline Floats larger(const Floats& a, const Floats& b) {
   return make_floats([&](int i) { return larger(a[i], b[i]); });
 }
+// The larger; b where one is NaN.
+inline Floats larger_number(const Floats& a, const Floats& b) {
+  return make_floats([&](int i) { return a[i] > b[i] ? a[i] : b[i]; });
+}
 
 inline std::uint16_t load_u16(const void* from, int index) {
   std::uint16_t bits;
@@ -92,10 +96,12 @@ inline Floats only(const Floats& a, int begin, int end, const Floats& other) {
   return make_floats([&](int i) { return i >= begin && i < end ? a[i] : other[i]; });
 }
 
-// 2^a for a <= 0; 0 below 2^-125, as in the other sets.
+// 2^a for a below 1, as exact as can be; 0 below 2^-125.
+template <int kDegree = 5>
 inline Floats exp2(const Floats& a) {
   return make_floats([&](int i) { return a[i] < -125.0f ? 0.0f : std::exp2(a[i]); });
 }
+inline Quad exp2(const Quad& a) { return exp2(Floats{{a, a, a, a}}).quads[0]; }
 
 // Folds the lanes as a tree.
 inline float sum_of(const Floats& a) {
@@ -109,9 +115,12 @@ inline float largest_of(const Floats& a) {
   return largest;
 }
 
-// Folds the lanes of four rows: those of row i become out[i].
-inline void sums_of_rows(const Floats (&rows)[4], float* out) {
-  for (int i = 0; i < 4; ++i) out[i] = sum_of(rows[i]);
+// Folds the lanes of four rows: those of row i become lane i.
+inline Quad sums_of_rows(const Floats (&rows)[4]) {
+  return Quad{sum_of(rows[0]), sum_of(rows[1]), sum_of(rows[2]), sum_of(rows[3])};
+}
+inline Quad largest_of_rows(const Floats (&rows)[4]) {
+  return Quad{largest_of(rows[0]), largest_of(rows[1]), largest_of(rows[2]), largest_of(rows[3])};
 }
 
 inline void prefetch(const std::byte*) {}

@@ -52,32 +52,20 @@ inline std::size_t byte_row_bytes(int count) noexcept {
 // Signed bytes of queries, and the sum of them.
 struct QueryBytes {
   static constexpr float kMost = 127.0f;
-  // Writes those of `count` floats, a multiple of 16; lanes of the result add up to their sum.
-  QUIRE_INLINE static Ints store(const float* from, int count, float to_ints, std::byte* to) {
-    constexpr int kVector = 4 * kLanes;
+  static constexpr int kFloats = 4;
+  QUIRE_INLINE static Ints of(const Floats (&a)[kFloats]) { return signed_bytes(a); }
+  QUIRE_INLINE static Ints add(const Ints& sums, const Ints& bytes) {
     const std::int32_t ones = 0x01010101;
-    const Ints ones_of_all = spread_ints(reinterpret_cast<const std::byte*>(&ones));
-    Ints sums = zero_ints();
-    for (int i = 0; i < count; i += kLanes) {
-      store_i8(to + i, mul(load_floats(from + i), spread(to_ints)));
-    }
-    for (int i = count; i % kVector != 0; i += kLanes) store_i8(to + i, zeros());
-    for (int i = 0; i < count; i += kVector) {
-      sums = add_byte_dots(sums, ones_of_all, load_ints(to + i));
-    }
-    return sums;
+    return add_byte_dots(sums, spread_ints(reinterpret_cast<const std::byte*>(&ones)), bytes);
   }
 };
 
 // Unsigned bytes of weights. Codes of values count from 0, so nobody asks for their sum.
 struct WeightBytes {
   static constexpr float kMost = 255.0f;
-  QUIRE_INLINE static Ints store(const float* from, int count, float to_ints, std::byte* to) {
-    for (int i = 0; i < count; i += kLanes) {
-      store_u8(to + i, mul(load_floats(from + i), spread(to_ints)));
-    }
-    return zero_ints();
-  }
+  static constexpr int kFloats = 4;
+  QUIRE_INLINE static Ints of(const Floats (&a)[kFloats]) { return unsigned_bytes(a); }
+  QUIRE_INLINE static Ints add(const Ints& sums, const Ints&) { return sums; }
 };
 
 }  // namespace

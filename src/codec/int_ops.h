@@ -12,7 +12,7 @@
 namespace quire {
 namespace {
 
-struct IntHeader {
+struct alignas(64) IntHeader {
   float scale;  // what sums are multiplied by
   int offset;   // what is taken off sums first, for codes that count from a middle
   float base;   // keys: what is added to a score before the token's scale
@@ -20,8 +20,8 @@ struct IntHeader {
 };
 
 struct IntOps {
-  static constexpr int kHeaderBytes = 16;
-  static constexpr int kQueryHeaderBytes = 16;
+  static constexpr int kHeaderBytes = 64;
+  static constexpr int kQueryHeaderBytes = 64;
   static constexpr bool kQueryRest = false;
   static constexpr int kStepBytes = 4;
   static constexpr int kMaxRows = rows_for(6, 4);
@@ -70,6 +70,17 @@ QUIRE_INLINE IntScale int_scale_of(float largest, float most) {
   return {most / largest, largest / most};
 }
 
+// The same of four rows.
+struct IntScales {
+  Quad to_ints;
+  Quad to_floats;
+};
+QUIRE_INLINE IntScales int_scales_of(const Quad& largest, float most) {
+  const Quad none = {};
+  const auto tiny = largest < 1e-33f;
+  return {tiny ? none : most / largest, tiny ? none : largest / most};
+}
+
 // The largest magnitude of `count` floats, a multiple of 16, or of what `of` makes of them.
 struct AsTheyAre {
   QUIRE_INLINE static Floats of(Floats a) { return a; }
@@ -83,22 +94,52 @@ QUIRE_INLINE float largest_magnitude(const float* from, int count) {
   return largest_magnitude_of(magnitudes);
 }
 
-// Writes R rows of integers, made by `Store`, `behind` bytes after their headers: scales times
-// `level`, and offsets for codes that count from `middle`. from: [row][count], a multiple of 16,
-// rows `from_stride` floats apart, whose largest magnitudes (or what stands for them) are given;
-// rows: of the headers, `stride` bytes apart.
-template <class Store, int R>
-QUIRE_INLINE void store_rows(const float* from, std::ptrdiff_t from_stride, int count,
-                             const float* largest, float level, int middle, std::byte* rows,
-                             std::ptrdiff_t stride, std::ptrdiff_t behind = 0) {
+// Writes the integers of `count` floats, a multiple of 16, in whole vectors: those behind become 0.
+// load(i): kLanes of them. Lanes of the result add up to their sum. `Kind` says how floats become
+// integers:
+//
+//     kMost          the largest magnitude
+//     kFloats        vectors of floats that become one vector
+//     of(floats)     that vector
+//     add(sums, of)  its sums added to those of others
+template <class Kind, class Load>
+QUIRE_INLINE Ints store_ints_of(const Load& load, int count, float to_ints, std::byte* to) {
+  constexpr int kVector = Kind::kFloats * kLanes;
+  const Floats factor = spread(to_ints);
+  Ints sums = zero_ints();
+  const auto store = [&](int i, int left) QUIRE_INLINED {
+    Floats floats[Kind::kFloats];
+#pragma GCC unroll 4
+    for (int j = 0; j < Kind::kFloats; ++j) {
+      floats[j] = j * kLanes < left ? mul(load(i + j * kLanes), factor) : zeros();
+    }
+    const Ints ints = Kind::of(floats);
+    store_ints(to + i * static_cast<int>(sizeof(Ints)) / kVector, ints);
+    sums = Kind::add(sums, ints);
+  };
+  int i = 0;
+  for (; i + kVector <= count; i += kVector) store(i, kVector);
+  if (i < count) store(i, count - i);
+  return sums;
+}
+
+// Writes R rows of integers, of `Kind`, `behind` bytes after their headers: scales times `level`,
+// and offsets for codes that count from `middle`. load(row, i): kLanes floats of a row's `count`, a
+// multiple of 16, whose largest magnitudes (or what stands for them) are given; rows: of the
+// headers, `stride` bytes apart.
+template <class Kind, int R, class Load>
+QUIRE_INLINE void store_rows(const Load& load, int count, const Quad& largest, float level,
+                             int middle, std::byte* rows, std::ptrdiff_t stride,
+                             std::ptrdiff_t behind = 0) {
   Ints sums[4] = {zero_ints(), zero_ints(), zero_ints(), zero_ints()};
+  const IntScales scales = int_scales_of(largest, Kind::kMost);
+  const Quad levels = scales.to_floats * level;
 #pragma GCC unroll 4
   for (int r = 0; r < R; ++r) {
-    const IntScale scale = int_scale_of(largest[r], Store::kMost);
     std::byte* row = rows + r * stride;
-    sums[r] = Store::store(from + r * from_stride, count, scale.to_ints,
-                           row + sizeof(IntHeader) + behind);
-    reinterpret_cast<IntHeader*>(row)->scale = scale.to_floats * level;
+    sums[r] = store_ints_of<Kind>([&](int i) QUIRE_INLINED { return load(r, i); }, count,
+                                  scales.to_ints[r], row + sizeof(IntHeader) + behind);
+    reinterpret_cast<IntHeader*>(row)->scale = levels[r];
   }
   std::int32_t totals[4];
   sums_of_int_rows(sums, totals);
@@ -111,27 +152,45 @@ QUIRE_INLINE void store_rows(const float* from, std::ptrdiff_t from_stride, int 
   }
 }
 
-// Weights times the scales of their values, in place of the logits, and the largest of each row.
-template <int R, class Of = AsTheyAre>
+// Weights times the scales of their values, kept in registers or in place of the dot products, and
+// the largest of each row.
+template <int R, int V, class Of = AsTheyAre>
 struct ScaledWeights {
-  const PageSide& values;
+  static constexpr bool kKeeps = true;
   const Logits& logits;
   int row;
+  const std::byte* scales;
+  float* rows[R];
+  Floats kept[R][V > 0 ? V : 1];
   Floats largest[4] = {zeros(), zeros(), zeros(), zeros()};
-  float largest_of_row[4];
+  Quad largest_of_row;
 
-  QUIRE_INLINE ScaledWeights(const PageSide& v, const Logits& l, int first_row)
-      : values(v), logits(l), row(first_row) {}
-  QUIRE_INLINE void take(int t, Floats (&weights)[R]) {
-    const Floats scales = load_f16(values.scales + t * 2);
+  QUIRE_INLINE ScaledWeights(const PageSide& values, const Logits& l, int first_row)
+      : logits(l), row(first_row), scales(values.scales + l.first * 2) {
+#pragma GCC unroll 4
+    for (int r = 0; r < R; ++r) rows[r] = l.row(first_row + r) + l.first;
+  }
+  QUIRE_INLINE void take(int v, Floats (&weights)[R]) {
+    const Floats scale = load_f16(scales + v * kLanes * 2);
 #pragma GCC unroll 4
     for (int r = 0; r < R; ++r) {
-      const Floats scaled = mul(weights[r], scales);
-      store_floats(logits.row(row + r) + t, scaled);
+      const Floats scaled = mul(weights[r], scale);
+      if constexpr (V > 0) {
+        kept[r][v] = scaled;
+      } else {
+        store_floats(rows[r] + v * kLanes, scaled);
+      }
       largest[r] = larger_magnitude(largest[r], Of::of(scaled));
     }
   }
-  QUIRE_INLINE void done() { largest_magnitudes_of_rows(largest, largest_of_row); }
+  QUIRE_INLINE void done() { largest_of_row = largest_magnitudes_of_rows(largest); }
+
+  // Those of slots [first + i, first + i + kLanes).
+  QUIRE_INLINE Floats at(int r, int i) const {
+    if constexpr (V > 0) return kept[r][i / kLanes];
+    return load_floats(rows[r] + i);
+  }
+  QUIRE_INLINE int count() const { return V > 0 ? V * kLanes : logits.end - logits.first; }
 };
 
 }  // namespace

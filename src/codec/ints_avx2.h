@@ -61,8 +61,8 @@ struct LargerLanes {
     return _mm_castsi128_ps(_mm_max_epi32(_mm_castps_si128(a), _mm_castps_si128(b)));
   }
 };
-inline void largest_magnitudes_of_rows(const Floats (&rows)[4], float* out) {
-  fold_rows<LargerLanes>(rows, out);
+inline Quad largest_magnitudes_of_rows(const Floats (&rows)[4]) {
+  return fold_rows<LargerLanes>(rows);
 }
 
 // The sums of four rows.
@@ -77,15 +77,7 @@ struct AddInts {
 inline void sums_of_int_rows(const Ints (&rows)[4], std::int32_t* out) {
   const Floats bits[4] = {_mm256_castsi256_ps(rows[0]), _mm256_castsi256_ps(rows[1]),
                           _mm256_castsi256_ps(rows[2]), _mm256_castsi256_ps(rows[3])};
-  fold_rows<AddInts>(bits, reinterpret_cast<float*>(out));
-}
-
-// Rounds to 16-bit integers, in the order 0, 2, 1, 3 of each four.
-inline void store_quads_i16(std::byte* to, Floats a) {
-  const __m256i rounded = _mm256_shuffle_epi32(_mm256_cvtps_epi32(a), _MM_SHUFFLE(3, 1, 2, 0));
-  _mm_storeu_si128(
-      reinterpret_cast<__m128i*>(to),
-      _mm_packs_epi32(_mm256_castsi256_si128(rounded), _mm256_extracti128_si256(rounded, 1)));
+  _mm_storeu_ps(reinterpret_cast<float*>(out), fold_rows<AddInts>(bits));
 }
 
 // sum + the products of the four bytes of each lane, those of `a` unsigned, those of `b` signed.
@@ -149,18 +141,24 @@ struct ByteTable {
   }
 };
 
-// Rounds to bytes, ties to even.
-inline void store_i8(std::byte* to, Floats a) {
-  const __m256i whole = _mm256_cvtps_epi32(a);
-  const __m128i words =
-      _mm_packs_epi32(_mm256_castsi256_si128(whole), _mm256_extracti128_si256(whole, 1));
-  _mm_storel_epi64(reinterpret_cast<__m128i*>(to), _mm_packs_epi16(words, words));
+// Floats rounded to bytes, ties to even, in their order.
+inline Ints in_order(Ints quads) {  // of four vectors in turns
+  return _mm256_permutevar8x32_epi32(quads, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
 }
-inline void store_u8(std::byte* to, Floats a) {
-  const __m256i whole = _mm256_cvtps_epi32(a);
-  const __m128i words =
-      _mm_packs_epi32(_mm256_castsi256_si128(whole), _mm256_extracti128_si256(whole, 1));
-  _mm_storel_epi64(reinterpret_cast<__m128i*>(to), _mm_packus_epi16(words, words));
+inline Ints rounded_words(Floats a, Floats b) {
+  return _mm256_packs_epi32(_mm256_cvtps_epi32(a), _mm256_cvtps_epi32(b));
+}
+inline Ints signed_bytes(const Floats (&a)[4]) {
+  return in_order(_mm256_packs_epi16(rounded_words(a[0], a[1]), rounded_words(a[2], a[3])));
+}
+inline Ints unsigned_bytes(const Floats (&a)[4]) {
+  return in_order(_mm256_packus_epi16(rounded_words(a[0], a[1]), rounded_words(a[2], a[3])));
+}
+// Floats rounded to 16-bit integers, in the order 0, 2, 1, 3 of each four.
+inline Ints quad_words(Floats a, Floats b) {
+  const Ints quads = _mm256_permute4x64_epi64(rounded_words(a, b), _MM_SHUFFLE(3, 1, 2, 0));
+  return _mm256_shuffle_epi8(quads, _mm256_broadcastsi128_si256(_mm_setr_epi8(
+                                        0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15)));
 }
 
 }  // namespace

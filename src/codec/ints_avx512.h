@@ -51,8 +51,8 @@ struct LargerLanes {
     return _mm_castsi128_ps(_mm_max_epi32(_mm_castps_si128(a), _mm_castps_si128(b)));
   }
 };
-inline void largest_magnitudes_of_rows(const Floats (&rows)[4], float* out) {
-  fold_rows<LargerLanes>(rows, out);
+inline Quad largest_magnitudes_of_rows(const Floats (&rows)[4]) {
+  return fold_rows<LargerLanes>(rows);
 }
 
 // The sums of four rows.
@@ -70,13 +70,7 @@ struct AddInts {
 inline void sums_of_int_rows(const Ints (&rows)[4], std::int32_t* out) {
   const Floats bits[4] = {_mm512_castsi512_ps(rows[0]), _mm512_castsi512_ps(rows[1]),
                           _mm512_castsi512_ps(rows[2]), _mm512_castsi512_ps(rows[3])};
-  fold_rows<AddInts>(bits, reinterpret_cast<float*>(out));
-}
-
-// Rounds to 16-bit integers, in the order 0, 2, 1, 3 of each four.
-inline void store_quads_i16(std::byte* to, Floats a) {
-  const __m512i rounded = _mm512_shuffle_epi32(_mm512_cvtps_epi32(a), _MM_PERM_DBCA);
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm512_cvtepi32_epi16(rounded));
+  _mm_storeu_ps(reinterpret_cast<float*>(out), fold_rows<AddInts>(bits));
 }
 
 // sum + the products of the four bytes of each lane, those of `a` unsigned, those of `b` signed.
@@ -141,12 +135,26 @@ struct ByteTable {
   }
 };
 
-// Rounds to bytes, ties to even.
-inline void store_i8(std::byte* to, Floats a) {
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(a)));
+// Floats rounded to bytes, ties to even, in their order.
+inline Ints in_order(Ints quads) {  // of four vectors in turns
+  return _mm512_permutexvar_epi32(
+      _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15), quads);
 }
-inline void store_u8(std::byte* to, Floats a) {
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm512_cvtusepi32_epi8(_mm512_cvtps_epi32(a)));
+inline Ints rounded_words(Floats a, Floats b) {
+  return _mm512_packs_epi32(_mm512_cvtps_epi32(a), _mm512_cvtps_epi32(b));
+}
+inline Ints signed_bytes(const Floats (&a)[4]) {
+  return in_order(_mm512_packs_epi16(rounded_words(a[0], a[1]), rounded_words(a[2], a[3])));
+}
+inline Ints unsigned_bytes(const Floats (&a)[4]) {
+  return in_order(_mm512_packus_epi16(rounded_words(a[0], a[1]), rounded_words(a[2], a[3])));
+}
+// Floats rounded to 16-bit integers, in the order 0, 2, 1, 3 of each four.
+inline Ints quad_words(Floats a, Floats b) {
+  const Ints order = _mm512_set_epi64(0x001f001d001e001c, 0x0017001500160014, 0x000f000d000e000c,
+                                      0x0007000500060004, 0x001b0019001a0018, 0x0013001100120010,
+                                      0x000b0009000a0008, 0x0003000100020000);
+  return _mm512_permutexvar_epi16(order, rounded_words(a, b));
 }
 
 }  // namespace

@@ -90,25 +90,15 @@ inline float largest_magnitude_of(const Floats& a) {
   return std::bit_cast<float>(largest);
 }
 
-inline void largest_magnitudes_of_rows(const Floats (&rows)[4], float* out) {
-  for (int i = 0; i < 4; ++i) out[i] = largest_magnitude_of(rows[i]);
+inline Quad largest_magnitudes_of_rows(const Floats (&rows)[4]) {
+  return Quad{largest_magnitude_of(rows[0]), largest_magnitude_of(rows[1]),
+              largest_magnitude_of(rows[2]), largest_magnitude_of(rows[3])};
 }
 
 inline void sums_of_int_rows(const Ints (&rows)[4], std::int32_t* out) {
   for (int r = 0; r < 4; ++r) {
     out[r] = 0;
     for (int i = 0; i < kLanes; ++i) out[r] = wrapped_sum(out[r], rows[r].lanes[i]);
-  }
-}
-
-// Rounds to 16-bit integers, ties to even, in the order 0, 2, 1, 3 of each four.
-inline void store_quads_i16(std::byte* to, const Floats& a) {
-  for (int i = 0; i < kLanes; ++i) {
-    const float value = a[(i & ~3) + (i & 1) * 2 + (i >> 1 & 1)];
-    // What is no number is multiplied by a scale that is none.
-    const auto code = static_cast<std::int16_t>(
-        std::fabs(value) <= 32768.0f ? static_cast<int>(std::nearbyint(value)) : 0);
-    std::memcpy(to + i * 2, &code, sizeof code);
   }
 }
 
@@ -167,7 +157,7 @@ struct ByteTable {
   }
 };
 
-// Rounds to bytes, ties to even.
+// Rounds, ties to even.
 inline int rounded(float a, float low, float high) {
   // What is no number is multiplied by a scale that is none.
   return a >= low - 1.0f && a <= high + 1.0f ? static_cast<int>(std::nearbyint(a < low    ? low
@@ -175,11 +165,21 @@ inline int rounded(float a, float low, float high) {
                                                                                           : a))
                                              : 0;
 }
-inline void store_i8(std::byte* to, const Floats& a) {
-  for (int i = 0; i < kLanes; ++i) to[i] = static_cast<std::byte>(rounded(a[i], -128.0f, 127.0f));
+// Floats rounded to bytes, in their order.
+inline Ints signed_bytes(const Floats (&a)[4]) {
+  return make_bytes([&](int i) { return rounded(a[i / kLanes][i % kLanes], -128.0f, 127.0f); });
 }
-inline void store_u8(std::byte* to, const Floats& a) {
-  for (int i = 0; i < kLanes; ++i) to[i] = static_cast<std::byte>(rounded(a[i], 0.0f, 255.0f));
+inline Ints unsigned_bytes(const Floats (&a)[4]) {
+  return make_bytes([&](int i) { return rounded(a[i / kLanes][i % kLanes], 0.0f, 255.0f); });
+}
+// Floats rounded to 16-bit integers, in the order 0, 2, 1, 3 of each four.
+inline Ints quad_words(const Floats& a, const Floats& b) {
+  return make_ints([&](int i) {
+    const Floats& from = i < kLanes / 2 ? a : b;
+    const int first = i % (kLanes / 2) / 2 * 4 + i % 2;
+    return halves(rounded(from[first], -32768.0f, 32767.0f),
+                  rounded(from[first + 2], -32768.0f, 32767.0f));
+  });
 }
 
 }  // namespace

@@ -37,16 +37,19 @@ struct Operands {
   int count = 0;
 };
 
-// Logits of some rows over the slots [first, end) of a page, times log2 e, and what becomes of
-// them.
+// Dot products of some rows over the slots [first, end) of a page, and what becomes of them. Logits
+// here are those times `scale`, which has log2 e in it.
 struct Logits {
   float* rows = nullptr;  // [row][slot], rows `stride` floats apart
   std::ptrdiff_t stride = 0;
   int count = 0;
   int first = 0;  // slots, multiples of 16
   int end = 0;
-  const float* top = nullptr;     // [row]: no logit is larger; -inf where there are none
-  float* sum = nullptr;           // [row]: that the weights are added to
+  float scale = 1.0f;
+  float* top = nullptr;   // [row]: the largest logit so far, raised to these; NaN where a weight is
+  float* sum = nullptr;   // [row]: of all weights, as 2^(logit - top)
+  float* base = nullptr;  // [row]: the top of a sum of values, -inf of none; becomes `top`
+  float* keep = nullptr;  // [row]: written, what that sum is to be multiplied by
   std::byte* prepared = nullptr;  // [row]: weights as mix multiplies them, `prepared_stride` apart
   std::ptrdiff_t prepared_stride = 0;
 
@@ -83,8 +86,9 @@ struct Kernel {
   std::size_t (*folded_bytes)(int dim) noexcept = nullptr;
   void (*fold)(const PageSide& keys, const Operands& queries, std::byte* folded) noexcept = nullptr;
 
-  // Weights 2^(logit - top) and their sums, in the form that mix multiplies, in weight_bytes bytes
-  // a row; where that is null, in place of the logits. Weights that are rounded are summed rounded.
+  // Softmax: raises the tops, and makes weights 2^(logit - top) and their sums, in the form that
+  // mix multiplies, in weight_bytes bytes a row; where that is null, in place of the dot products.
+  // Weights that are rounded are summed rounded.
   std::size_t (*weight_bytes)(int slots) noexcept;
   void (*weigh)(const PageSide& values, const Logits& logits) noexcept;
 

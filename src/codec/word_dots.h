@@ -79,33 +79,14 @@ inline std::size_t code_bytes(int count) noexcept {
   return round_up_64(Int16Ops::kHeaderBytes + (static_cast<std::size_t>(count) + 2 * kTile) * 2);
 }
 
-// Writes the codes of `count` floats, a multiple of 16, whose largest magnitude is given, and
-// returns their scale.
-QUIRE_INLINE float store_codes(const float* from, int count, float largest, std::byte* to) {
-  const IntScale scale = int_scale_of(largest, kLargestCode);
-  for (int i = 0; i < count; i += kLanes) {
-    store_quads_i16(to + i * 2, mul(load_floats(from + i), spread(scale.to_ints)));
-  }
-  return scale.to_floats;
-}
-
 // Words of queries and weights, and the sum of them.
 struct Words {
   static constexpr float kMost = kLargestCode;
-  // Writes those of `count` floats, a multiple of 16; lanes of the result add up to their sum.
-  QUIRE_INLINE static Ints store(const float* from, int count, float to_ints, std::byte* to) {
-    constexpr int kVector = 2 * kLanes;
+  static constexpr int kFloats = 2;
+  QUIRE_INLINE static Ints of(const Floats (&a)[kFloats]) { return quad_words(a[0], a[1]); }
+  QUIRE_INLINE static Ints add(const Ints& sums, const Ints& words) {
     const std::int32_t ones = 0x00010001;
-    const Ints ones_of_all = spread_ints(reinterpret_cast<const std::byte*>(&ones));
-    Ints sums = zero_ints();
-    for (int i = 0; i < count; i += kLanes) {
-      store_quads_i16(to + i * 2, mul(load_floats(from + i), spread(to_ints)));
-    }
-    for (int i = count; i % kVector != 0; i += kLanes) store_quads_i16(to + i * 2, zeros());
-    for (int i = 0; i < count; i += kVector) {
-      sums = add_dots(sums, load_ints(to + i * 2), ones_of_all);
-    }
-    return sums;
+    return add_dots(sums, words, spread_ints(reinterpret_cast<const std::byte*>(&ones)));
   }
 };
 
@@ -120,23 +101,30 @@ inline void prepare_codes(const float* query, int dim, int split, std::byte* pre
     for (int c = begin; c < end; ++c) padded[count++] = query[c];
     while (count % kTile != 0) padded[count++] = 0.0f;
     // Codes behind the first part's end are written again by the second.
-    scales[part] = store_codes(padded, count, largest_magnitude(padded, count), codes + begin * 2);
+    const IntScale scale = int_scale_of(largest_magnitude(padded, count), kLargestCode);
+    scales[part] = scale.to_floats;
+    store_ints_of<Words>([&](int i) QUIRE_INLINED { return load_floats(padded + i); }, count,
+                         scale.to_ints, codes + begin * 2);
     begin = end;
   }
 }
 
 // Weights as codes.
-template <int R>
-struct CodeWeights : ScaledWeights<R> {
-  using ScaledWeights<R>::ScaledWeights;
+template <int R, int V>
+struct CodeWeights : ScaledWeights<R, V> {
+  using Scaled = ScaledWeights<R, V>;
+  using Scaled::Scaled;
+  static constexpr int kDegree = 4;
   QUIRE_INLINE void done() {
-    ScaledWeights<R>::done();
+    Scaled::done();
     const Logits& all = this->logits;
+    const IntScales ints = int_scales_of(this->largest_of_row, kLargestCode);
+#pragma GCC unroll 4
     for (int r = 0; r < R; ++r) {
-      std::byte* to = all.prepared_row(this->row + r);
-      *reinterpret_cast<float*>(to) =
-          store_codes(all.row(this->row + r) + all.first, all.end - all.first,
-                      this->largest_of_row[r], to + Int16Ops::kHeaderBytes + all.first * 2);
+      std::byte* prepared = all.prepared_row(this->row + r);
+      *reinterpret_cast<float*>(prepared) = ints.to_floats[r];
+      store_ints_of<Words>([&](int i) QUIRE_INLINED { return this->at(r, i); }, this->count(),
+                           ints.to_ints[r], prepared + Int16Ops::kHeaderBytes + all.first * 2);
     }
   }
 };

@@ -1,4 +1,4 @@
-// Softmax of one row on every instruction set: what is masked, what is returned, how exact 2^x is.
+// Softmax on every instruction set: what is masked, what tops and sums become, how exact 2^x is.
 #include "attend/softmax.h"
 
 #include <gtest/gtest.h>
@@ -39,7 +39,10 @@ float weights(Isa isa, float* logits, int slots, float top, bool bf16) {
   const Kernel& kernel = kernel_of(bf16 ? "bf16" : "f32", isa);
   std::vector<std::byte> prepared(kernel.weight_bytes ? kernel.weight_bytes(slots) : 0);
   float sum = 0.0f;
-  kernel.weigh({}, {logits, slots, 1, 0, slots, &top, &sum, prepared.data(), 0});
+  float base = top;
+  float keep = 0.0f;
+  kernel.weigh({},
+               {logits, slots, 1, 0, slots, 1.0f, &top, &sum, &base, &keep, prepared.data(), 0});
   for (int t = 0; t < slots && !prepared.empty(); ++t) {
     std::uint16_t bits;
     std::memcpy(&bits, prepared.data() + t * 2, sizeof bits);
@@ -48,7 +51,7 @@ float weights(Isa isa, float* logits, int slots, float top, bool bf16) {
   return sum;
 }
 
-TEST(Softmax, LargestMasksAndScalesAtEveryBeginAndEnd) {
+TEST(Softmax, LargestMasksAtEveryBeginAndEnd) {
   Random random(80);
   for (const Isa isa : isas_found()) {
     for (const int slots : {16, 32, 48}) {
@@ -62,9 +65,9 @@ TEST(Softmax, LargestMasksAndScalesAtEveryBeginAndEnd) {
           float expected = -kInf;
           for (int t = 0; t < slots; ++t) {
             const bool inside = t >= begin && t < end;
-            const float logit = inside ? from[size_of(t)] * 0.7f : -kInf;
+            const float logit = inside ? from[size_of(t)] : -kInf;
             ASSERT_EQ(logits[size_of(t)], logit) << t;
-            expected = std::max(expected, logit);
+            expected = std::max(expected, logit * 0.7f);
           }
           ASSERT_EQ(top, expected);
         }
@@ -102,10 +105,6 @@ TEST(Softmax, LargestOfInfinities) {
     EXPECT_EQ(largest(isa, logits.data(), 64, 0, 64, 2.0f), kInf);
     logits[38] = kNan;
     EXPECT_TRUE(std::isnan(largest(isa, logits.data(), 64, 0, 64, 2.0f)));
-    // A scale may be negative.
-    std::vector<float> signs(16, 1.0f);
-    signs[5] = -2.0f;
-    EXPECT_EQ(largest(isa, signs.data(), 16, 0, 16, -1.0f), 2.0f);
   }
 }
 
@@ -123,8 +122,9 @@ TEST(Softmax, WeightsArePowersOfTwo) {
       std::copy_n(logits, 16, from);
       weights(isa, logits, 16, 0.0f, false);
       for (int i = 0; i < 16; ++i) {
-        if (from[i] < -125.0f) {
-          ASSERT_EQ(logits[i], 0.0f) << name_of(isa) << ' ' << from[i];
+        if (from[i] < -125.0f) {  // 0, or what there is near it
+          ASSERT_TRUE(logits[i] >= 0.0f && logits[i] <= 0x1p-125f)
+              << name_of(isa) << ' ' << from[i];
           continue;
         }
         const double expected = std::exp2(double{from[i]});
@@ -141,7 +141,8 @@ TEST(Softmax, WholePowersAreExact) {
     for (int power = 0; power < 128; ++power) {
       std::vector<float> logits(16, 3.0f - static_cast<float>(power));
       weights(isa, logits.data(), 16, 3.0f, false);
-      ASSERT_EQ(logits[9], power <= 125 ? std::ldexp(1.0f, -power) : 0.0f) << name_of(isa);
+      if (power > 125 && logits[9] == 0.0f) continue;
+      ASSERT_EQ(logits[9], std::ldexp(1.0f, -power)) << name_of(isa);
     }
   }
 }
@@ -253,6 +254,98 @@ TEST(Softmax, RowsAreTakenOneByOne) {
   }
 }
 
+// What softmax knows of rows.
+struct Numbers {
+  std::vector<float> top;
+  std::vector<float> sum;
+  std::vector<float> base;
+  std::vector<float> keep;
+
+  Numbers row(int r) const {
+    return {{top[size_of(r)]}, {sum[size_of(r)]}, {base[size_of(r)]}, {keep[size_of(r)]}};
+  }
+  bool same_bits(const Numbers& other) const {
+    const auto same = [](const std::vector<float>& a, const std::vector<float>& b) {
+      return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+    };
+    return same(top, other.top) && same(sum, other.sum) && same(base, other.base) &&
+           same(keep, other.keep);
+  }
+};
+
+// Logits over two pages, one after the other: what tops, sums and factors must be.
+TEST(Softmax, TopsSumsAndFactorsFollowTheLargestLogit) {
+  Random random(86);
+  for (const Isa isa : isas_found()) {
+    const Kernel& kernel = kernel_of("f32", isa);
+    for (int i = 0; i < 200; ++i) {
+      const float scale = std::exp2(random.normal());
+      float top = i % 4 == 0 ? -kInf : random.normal(9.0f);
+      float sum = top == -kInf ? 0.0f : 1.5f;
+      const float first_top = top;
+      const float first_base = i % 3 == 0 ? -kInf : top - 0.5f;
+      float base = first_base;
+      float keep = -1.0f;
+      std::vector<float> logits = random_logits(random, 32);
+      double largest_logit = first_top;
+      for (const float s : logits) largest_logit = std::max(largest_logit, double{s} * scale);
+      double expected = std::exp2(first_top - largest_logit) * sum;
+      for (const float s : logits) expected += std::exp2(double{s} * scale - largest_logit);
+      kernel.weigh({}, {logits.data(), 32, 1, 0, 32, scale, &top, &sum, &base, &keep, nullptr, 0});
+      EXPECT_NEAR(top, largest_logit, 1e-6 * std::abs(largest_logit)) << name_of(isa);
+      EXPECT_EQ(base, top);
+      EXPECT_NEAR(sum, expected, 2e-5 * expected);
+      EXPECT_NEAR(keep, std::exp2(double{first_base} - top), 1e-6);
+      EXPECT_TRUE(first_base > -kInf || keep == 0.0f);
+    }
+    // Nothing is seen: nothing is there, and what was stays.
+    std::vector<float> nothing(16, -kInf);
+    for (const float before : {-kInf, 3.0f}) {
+      float top = before;
+      float sum = before == -kInf ? 0.0f : 2.0f;
+      float base = before;
+      float keep = -1.0f;
+      std::vector<float> logits = nothing;
+      kernel.weigh({}, {logits.data(), 16, 1, 0, 16, 2.0f, &top, &sum, &base, &keep, nullptr, 0});
+      EXPECT_EQ(top, before);
+      EXPECT_EQ(base, before);
+      EXPECT_EQ(sum, before == -kInf ? 0.0f : 2.0f);
+      EXPECT_EQ(keep, before == -kInf ? 0.0f : 1.0f);
+      EXPECT_EQ(logits, std::vector<float>(16, 0.0f));
+    }
+  }
+}
+
+// A unit of several pages is raised before its weights are made, and must come to the same bits.
+TEST(Softmax, RescaledBeforeIsRescaledByTheKernel) {
+  Random random(87);
+  for (const Isa isa : isas_found()) {
+    const Kernel& kernel = kernel_of("f32", isa);
+    for (int i = 0; i < 200; ++i) {
+      const std::vector<float> logits = random_logits(random, 48);
+      const float before = i % 5 == 0 ? -kInf : random.normal(12.0f);
+      const float sum = before == -kInf ? 0.0f : 1.25f;
+      std::vector<float> once = logits;
+      Numbers direct{{before}, {sum}, {before}, {0.0f}};
+      kernel.weigh({}, {once.data(), 48, 1, 0, 48, 0.3f, direct.top.data(), direct.sum.data(),
+                        direct.base.data(), direct.keep.data(), nullptr, 0});
+      std::vector<float> twice = logits;
+      Numbers raised{{before}, {sum}, {before}, {0.0f}};
+      const float top = largest(isa, twice.data(), 48, 0, 48, 0.3f);
+      softmax_of(isa).rescale(&top, 1, raised.top.data(), raised.sum.data());
+      kernel.weigh({}, {twice.data(), 48, 1, 0, 48, 0.3f, raised.top.data(), raised.sum.data(),
+                        raised.base.data(), raised.keep.data(), nullptr, 0});
+      EXPECT_TRUE(direct.same_bits(raised)) << name_of(isa) << ' ' << before;
+      EXPECT_EQ(once, twice);
+    }
+    float m = 1.0f;
+    float l = 1.0f;
+    const float broken = kNan;
+    softmax_of(isa).rescale(&broken, 1, &m, &l);
+    EXPECT_TRUE(std::isnan(m) && std::isnan(l));
+  }
+}
+
 // The same of the weights of every codec, whatever the number of rows; a row without logits has
 // none, and a NaN stays in its row.
 TEST(Softmax, WeightsOfRowsAreTakenOneByOne) {
@@ -272,25 +365,34 @@ TEST(Softmax, WeightsOfRowsAreTakenOneByOne) {
       for (std::uint16_t& scale : scales) scale = f16_from_f32(1.0f + std::fabs(random.normal()));
       const PageSide values{nullptr, reinterpret_cast<const std::byte*>(scales.data()), kSlots, 64,
                             64};
-      const std::vector<float> top = {-kInf, 100.0f, 30.0f, 20.0f, 25.0f, 21.0f, 1000.0f};
+      // Some of which are raised.
+      const std::vector<float> top = {-kInf, 100.0f, 3.0f, -kInf, 25.0f, -2.0f, 1000.0f};
+      const std::vector<float> base = {-kInf, 98.0f, -kInf, -kInf, 25.0f, -7.0f, 1.0f};
       const std::size_t bytes = kernel->weight_bytes ? kernel->weight_bytes(kSlots) : 0;
       std::vector<std::byte> together(kRows * bytes);
       std::vector<std::byte> single(kRows * bytes);
       for (int count = 1; count <= kRows; ++count) {
         std::vector<float> all = logits;
         std::vector<float> alone = logits;
-        std::vector<float> sums(kRows, 1.0f);
-        kernel->weigh(values, {all.data(), kStride, count, 16, 48, top.data(), sums.data(),
+        // With one more, which must not change.
+        Numbers of_all{top, std::vector<float>(kRows, 1.0f), base,
+                       std::vector<float>(kRows, -1.0f)};
+        const Numbers before = of_all;
+        kernel->weigh(values, {all.data(), kStride, count, 16, 48, 0.5f, of_all.top.data(),
+                               of_all.sum.data(), of_all.base.data(), of_all.keep.data(),
                                together.data(), static_cast<std::ptrdiff_t>(bytes)});
-        for (int row = 0; row < count; ++row) {
-          float sum = 1.0f;
-          kernel->weigh(values,
-                        {alone.data() + row * kStride, kStride, 1, 16, 48, top.data() + row, &sum,
+        for (int row = 0; row < kRows; ++row) {
+          Numbers one = before.row(row);
+          if (row < count) {
+            kernel->weigh(
+                values, {alone.data() + row * kStride, kStride, 1, 16, 48, 0.5f, one.top.data(),
+                         one.sum.data(), one.base.data(), one.keep.data(),
                          single.data() + size_of(row) * bytes, static_cast<std::ptrdiff_t>(bytes)});
-          EXPECT_EQ(std::bit_cast<std::uint32_t>(sums[size_of(row)]),
-                    std::bit_cast<std::uint32_t>(sum));
-          EXPECT_EQ(std::isnan(sum), row == 2);
-          EXPECT_EQ(sum == 1.0f, row == 0 || row == 1 || row == 6) << row;
+            EXPECT_EQ(std::isnan(one.sum[0]), row == 2);
+            EXPECT_EQ(std::isnan(one.top[0]), row == 2);
+            EXPECT_EQ(one.sum[0] == 1.0f, row == 1 || row == 6) << row;
+          }
+          EXPECT_TRUE(one.same_bits(of_all.row(row))) << row << " of " << count;
         }
         EXPECT_EQ(std::memcmp(all.data(), alone.data(), all.size() * sizeof(float)), 0);
         EXPECT_TRUE(together == single);

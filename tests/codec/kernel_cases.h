@@ -143,10 +143,13 @@ inline Prepared weigh(const Page& page, const std::vector<float>& weights, int f
   const bool in_place = page.kernel->weight_bytes == nullptr;
   if (!in_place) made.stride = static_cast<std::ptrdiff_t>(page.kernel->weight_bytes(slots));
   made.bytes.resize(size_of(made.count) * static_cast<std::size_t>(made.stride), std::byte{0xa5});
-  const std::vector<float> top(size_of(made.count), 0.0f);
+  std::vector<float> top(size_of(made.count), 0.0f);
   std::vector<float> sums(size_of(made.count), 0.0f);
-  page.kernel->weigh(page.side(false), {logits.data(), slots, made.count, first, end, top.data(),
-                                        sums.data(), made.bytes.data(), made.stride});
+  std::vector<float> base = top;
+  std::vector<float> keep = top;
+  page.kernel->weigh(page.side(false),
+                     {logits.data(), slots, made.count, first, end, 1.0f, top.data(), sums.data(),
+                      base.data(), keep.data(), made.bytes.data(), made.stride});
   if (in_place) std::memcpy(made.bytes.data(), logits.data(), made.bytes.size());
   return made;
 }

@@ -59,13 +59,16 @@ void prepare(const float* query, int dim, int, std::byte* prepared) noexcept {
   *reinterpret_cast<int*>(prepared) = some_left;
 }
 
-template <int R>
+template <int R, int V>
 struct Bf16Weights {
+  static constexpr int kDegree = 5;
+  static constexpr bool kKeeps = false;
   const Logits& logits;
   int row;
   QUIRE_INLINE Bf16Weights(const PageSide&, const Logits& l, int first_row)
       : logits(l), row(first_row) {}
-  QUIRE_INLINE void take(int t, Floats (&weights)[R]) const {
+  QUIRE_INLINE void take(int v, Floats (&weights)[R]) const {
+    const int t = logits.first + v * kLanes;
 #pragma GCC unroll 4
     for (int r = 0; r < R; ++r) {
       store_bf16(logits.prepared_row(row + r) + t * 2, weights[r]);

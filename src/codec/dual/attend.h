@@ -77,12 +77,10 @@ struct Dual {
         sums[r] = fma(q, middle, sums[r]);
       }
     }
-    float largest_of_row[4];
-    float base[4];
-    largest_magnitudes_of_rows(largest, largest_of_row);
-    sums_of_rows(sums, base);
-    store_rows<Select<kWords, Words, QueryBytes>, R>(scaled, channels.count, channels.count,
-                                                     largest_of_row, 1.0f, kMiddle, folded, stride);
+    const Quad base = sums_of_rows(sums);
+    store_rows<Select<kWords, Words, QueryBytes>, R>(
+        [&](int r, int i) QUIRE_INLINED { return load_floats(scaled + r * channels.count + i); },
+        channels.count, largest_magnitudes_of_rows(largest), 1.0f, kMiddle, folded, stride);
 #pragma GCC unroll 4
     for (int r = 0; r < R; ++r) {
       reinterpret_cast<IntHeader*>(folded + r * stride)->base = base[r];

@@ -105,13 +105,16 @@ inline void prepare_quads(const float* query, int dim, int, std::byte* prepared)
     to[c] = from < dim ? query[from] : 0.0f;
   }
 }
-template <int R>
+template <int R, int V>
 struct QuadWeights {
+  static constexpr int kDegree = 5;
+  static constexpr bool kKeeps = false;
   const Logits& logits;
   int row;
   QUIRE_INLINE QuadWeights(const PageSide&, const Logits& l, int first_row)
       : logits(l), row(first_row) {}
-  QUIRE_INLINE void take(int t, Floats (&weights)[R]) const {
+  QUIRE_INLINE void take(int v, Floats (&weights)[R]) const {
+    const int t = logits.first + v * kLanes;
 #pragma GCC unroll 4
     for (int r = 0; r < R; ++r) {
       store_bytes(logits.prepared_row(row + r) + t * 4, even_then_odd(weights[r]));

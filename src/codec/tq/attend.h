@@ -114,20 +114,22 @@ struct Tq {
     const float largest =
         largest_magnitude<Select<Levels::kSmallPairs, QueryPairs, AsTheyAre>>(padded, count);
     store_rows<Select<Levels::kWords, Words, QueryBytes>, 1>(
-        padded, 0, count, &largest, Levels::kStep, kKeyMiddle, prepared, 0);
+        [&](int, int i) QUIRE_INLINED { return load_floats(padded + i); }, count, Quad{largest},
+        Levels::kStep, kKeyMiddle, prepared, 0);
   }
 
-  template <int R>
-  struct Weights : ScaledWeights<R, Select<Levels::kSmallPairs, WeightPairs, AsTheyAre>> {
-    using Scaled = ScaledWeights<R, Select<Levels::kSmallPairs, WeightPairs, AsTheyAre>>;
+  template <int R, int V>
+  struct Weights : ScaledWeights<R, V, Select<Levels::kSmallPairs, WeightPairs, AsTheyAre>> {
+    using Scaled = ScaledWeights<R, V, Select<Levels::kSmallPairs, WeightPairs, AsTheyAre>>;
     using Scaled::Scaled;
+    static constexpr int kDegree = Levels::kWords ? 4 : 3;
     QUIRE_INLINE void done() {
       Scaled::done();
       const Logits& all = this->logits;
       store_rows<Select<Levels::kWords, Words, WeightBytes>, R>(
-          all.row(this->row) + all.first, all.stride, all.end - all.first, this->largest_of_row,
-          Levels::kStep, kValueMiddle, all.prepared_row(this->row), all.prepared_stride,
-          all.first * (Levels::kWords ? 2 : 1));
+          [&](int r, int i) QUIRE_INLINED { return this->at(r, i); }, this->count(),
+          this->largest_of_row, Levels::kStep, kValueMiddle, all.prepared_row(this->row),
+          all.prepared_stride, all.first * (Levels::kWords ? 2 : 1));
     }
   };
 
