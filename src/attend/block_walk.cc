@@ -47,11 +47,12 @@ struct BlockWalk::Head {
 // A page of the unit at hand: its slices, and what of it each query sees.
 struct BlockWalk::UnitPage {
   std::span<const PageSlice> slices;
-  int end = 0;                     // of the slots that the slices show
-  std::vector<Seen> seen;          // [query]: from the first to the last slot, in all slices
-  std::vector<Seen> slices_seen;   // [slice][query], where there are several
-  std::vector<Stretch> stretches;  // of what is seen
-  float* logits = nullptr;         // [row of a head][slot]
+  int end = 0;                    // of the slots that the slices show
+  std::vector<Seen> seen;         // [query]: from the first to the last slot, in all slices
+  std::vector<Seen> slices_seen;  // [slice][query], where there are several
+  std::vector<std::vector<Stretch>> slices_stretches;  // [slice], likewise
+  std::vector<Stretch> stretches;                      // of what is seen
+  float* logits = nullptr;                             // [row of a head][slot]
   bool plain = false;  // the unit is this page, its dot products need nothing but to be scaled
 };
 
@@ -82,7 +83,6 @@ BlockWalk::BlockWalk(const AttendTask& task, HeadRange heads, WalkRoom& room)
     *array = at;
     at += rows_;
   }
-  if (!turns_) base_[1] = base_[0];
   clear_item();
 }
 
@@ -187,8 +187,8 @@ const float* BlockWalk::whole_sum(Head& head, std::size_t row) {
   return rows;
 }
 
-float* BlockWalk::o_of(bool sealed, std::size_t row) noexcept {
-  return o_[sealed] + row * static_cast<std::size_t>(o_stride_);
+float* BlockWalk::o_of(bool turned, std::size_t row) noexcept {
+  return o_[turned] + row * static_cast<std::size_t>(o_stride_);
 }
 
 // [row of a head][slot] of page p of the unit.
@@ -248,10 +248,16 @@ void BlockWalk::look_at(UnitPage& page, bool alone) const {
     }
   }
   add_stretches(page.seen, page.stretches);
+  page.slices_stretches.resize(page.slices.size());
+  for (std::size_t s = 0; s < page.slices.size(); ++s) {
+    page.slices_stretches[s].clear();
+    add_stretches(std::span(page.slices_seen).subspan(s * queries.size(), queries.size()),
+                  page.slices_stretches[s]);
+  }
 }
 
-// Logits of all rows over a page, times log2 e and -inf where they do not see, and their maximum;
-// dot products of a plain page.
+// Dot products of all rows with a page, or what the layer makes of them; where it is not plain -inf
+// where they do not see, and the maximum.
 void BlockWalk::make_logits(Head& head, const UnitPage& page) {
   if (page.slices.size() == 1) {
     for (const Stretch& stretch : page.stretches) {
@@ -259,21 +265,23 @@ void BlockWalk::make_logits(Head& head, const UnitPage& page) {
     }
     return;
   }
+  // Each slice has slots of its own.
   const std::size_t queries = task_.queries.size();
   const std::size_t count = head_rows_ * static_cast<std::size_t>(slots_);
+  std::fill_n(page.logits, count, kNothing);
+  float* of_slice = room_.extra.take_floats(count);
   for (std::size_t s = 0; s < page.slices.size(); ++s) {
+    const PageSlice& slice = page.slices[s];
     const auto seen = std::span(page.slices_seen).subspan(s * queries, queries);
-    // Another slice of the page has other slots: the larger of both is the one that is seen.
-    float* logits = page.logits;
-    float* to = s == 0 ? logits : room_.extra.take_floats(count);
-    std::fill_n(to, count, kNothing);
-    std::vector<Stretch> stretches;
-    add_stretches(seen, stretches);
-    for (const Stretch& stretch : stretches) {
-      slice_logits(head, page, page.slices[s], seen, stretch, to);
+    for (const Stretch& stretch : page.slices_stretches[s]) {
+      slice_logits(head, page, slice, seen, stretch, of_slice);
+      for (std::size_t row = stretch.first * group_; row < (stretch.first + stretch.count) * group_;
+           ++row) {
+        const std::size_t at =
+            row * static_cast<std::size_t>(slots_) + static_cast<std::size_t>(slice.first);
+        std::copy_n(of_slice + at, slice.count, page.logits + at);
+      }
     }
-    if (s == 0) continue;
-    for (std::size_t i = 0; i < count; ++i) logits[i] = logits[i] > to[i] ? logits[i] : to[i];
   }
 }
 

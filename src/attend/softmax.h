@@ -1,5 +1,5 @@
-// What comes before softmax, which kernels do (codec/weights.h), where a page is not all that a row
-// takes at once, or not all of the page: for each instruction set.
+// Masks of rows, and the common maximum of units of several pages; kernels do the rest of softmax
+// (codec/weights.h). For each instruction set.
 //
 // Thread-safety: functions of their arguments.
 #pragma once

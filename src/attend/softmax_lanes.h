@@ -28,7 +28,8 @@ void raise(float* logits, std::ptrdiff_t stride, int rows, int slots, int begin,
 
 void rescale(const float* top, int rows, float* m, float* l) noexcept {
   for (int row = 0; row < rows; ++row) {
-    if (top[row] <= m[row]) continue;  // NaN goes on
+    // NaN goes on, whichever has it.
+    if (top[row] <= m[row] || m[row] != m[row]) continue;
     l[row] *= exp2(Quad{m[row] - top[row]})[0];
     m[row] = top[row];
   }

@@ -7,7 +7,7 @@ template <int kDegree>
 struct Exp2Terms;
 
 template <>
-struct Exp2Terms<3> {  // off by 1.1e-4 of it at most
+struct Exp2Terms<3> {  // off by 1.1e-4 of it at most, by 4e-5 on the average
   static constexpr float kTerms[] = {5.50089314e-2f, 2.42210962e-1f, 6.93282927e-1f};
 };
 template <>

@@ -56,7 +56,7 @@ inline Floats only(Floats a, int begin, int end, Floats other) {
   return _mm256_blendv_ps(other, a, _mm256_castsi256_ps(inside));
 }
 
-// 2^a for a below 1, as exact as Exp2Terms<kDegree> says; 0 below 2^-125; NaN stays NaN.
+// 2^a for a <= 0, as exact as Exp2Terms<kDegree> says; 0 below 2^-125; NaN stays NaN.
 template <int kDegree = 5>
 inline Floats exp2(Floats a) {
   const Floats bounded = _mm256_max_ps(spread(-126.0f), a);  // NaN stays

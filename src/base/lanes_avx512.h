@@ -49,7 +49,7 @@ inline Floats round_to_bf16(Floats a) {
       _mm512_cvtepu16_epi32(reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(a))), 16));
 }
 
-// 2^a for a below 1, as exact as Exp2Terms<kDegree> says; NaN stays NaN.
+// 2^a for a <= 0, as exact as Exp2Terms<kDegree> says down to 2^-126; NaN stays NaN.
 template <int kDegree = 5>
 inline Floats exp2(Floats a) {
   const Floats whole = _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);

@@ -96,7 +96,7 @@ inline Floats only(const Floats& a, int begin, int end, const Floats& other) {
   return make_floats([&](int i) { return i >= begin && i < end ? a[i] : other[i]; });
 }
 
-// 2^a for a below 1, as exact as can be; 0 below 2^-125.
+// 2^a for a <= 0, as exact as can be; 0 below 2^-125.
 template <int kDegree = 5>
 inline Floats exp2(const Floats& a) {
   return make_floats([&](int i) { return a[i] < -125.0f ? 0.0f : std::exp2(a[i]); });

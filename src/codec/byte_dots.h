@@ -45,8 +45,9 @@ struct ValueByteOps : ByteOps {  // its codes count from 0
   }
 };
 
+// Whole vectors are written, so up to three tiles behind the last one too.
 inline std::size_t byte_row_bytes(int count) noexcept {
-  return round_up_64(sizeof(IntHeader) + static_cast<std::size_t>(count) + kTile);
+  return round_up_64(sizeof(IntHeader) + static_cast<std::size_t>(count) + 4 * kTile);
 }
 
 // Signed bytes of queries, and the sum of them.

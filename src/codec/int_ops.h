@@ -1,9 +1,10 @@
 // What kernels that multiply integers share: include after codec/ints_<set>.h.
 //
 // Queries, and weights times the scales of their values, become integers with one scale per row:
-// the largest magnitude over the largest integer. A prepared row is a header of 16 bytes, then the
-// integers. Codes may count from a middle and be multiplied as if they did not: the sum of the
-// row's integers times the middle is then taken off their sum, modulo 2^32 like all of it.
+// the largest magnitude over the largest integer. A prepared row is a header, then the integers,
+// aligned so that no vector of them crosses a line. Codes may count from a middle and be multiplied
+// as if they did not: the sum of the row's integers times the middle is then taken off their sum,
+// modulo 2^32 like all of it.
 #pragma once
 
 #include "codec/products.h"
@@ -16,7 +17,6 @@ struct alignas(64) IntHeader {
   float scale;  // what sums are multiplied by
   int offset;   // what is taken off sums first, for codes that count from a middle
   float base;   // keys: what is added to a score before the token's scale
-  int unused;
 };
 
 struct IntOps {
@@ -56,27 +56,18 @@ QUIRE_INLINE int offset_of(int sum, int middle) {
   return static_cast<int>(static_cast<unsigned>(sum) * static_cast<unsigned>(middle));
 }
 
-// What floats are multiplied by to become integers up to `most`, and integers to become floats.
-struct IntScale {
-  float to_ints;
-  float to_floats;
-};
-
-// For floats of which `largest` is the largest magnitude. A NaN or an infinity makes to_floats NaN
-// or infinite, and with it all that is multiplied.
-QUIRE_INLINE IntScale int_scale_of(float largest, float most) {
-  // Too small to have a reciprocal, and to be seen beside anything else.
-  if (largest < 1e-33f) return {0.0f, 0.0f};
-  return {most / largest, largest / most};
-}
-
-// The same of four rows.
+// What the floats of four rows are multiplied by to become integers up to `most`, and integers to
+// become floats.
 struct IntScales {
   Quad to_ints;
   Quad to_floats;
 };
+
+// For rows of which `largest` are the largest magnitudes. A NaN or an infinity makes to_floats NaN
+// or infinite, and with it all that is multiplied.
 QUIRE_INLINE IntScales int_scales_of(const Quad& largest, float most) {
   const Quad none = {};
+  // Too small to have a reciprocal, and to be seen beside anything else.
   const auto tiny = largest < 1e-33f;
   return {tiny ? none : most / largest, tiny ? none : largest / most};
 }
@@ -148,12 +139,11 @@ QUIRE_INLINE void store_rows(const Load& load, int count, const Quad& largest, f
     auto& header = *reinterpret_cast<IntHeader*>(rows + r * stride);
     header.offset = offset_of(totals[r], middle);
     header.base = 0.0f;
-    header.unused = 0;
   }
 }
 
-// Weights times the scales of their values, kept in registers or in place of the dot products, and
-// the largest of each row.
+// Weights times the scales of their values, and the largest of each row: in place of the dot
+// products, or for V > 0 in variables, most of which are registers.
 template <int R, int V, class Of = AsTheyAre>
 struct ScaledWeights {
   static constexpr bool kKeeps = true;

@@ -37,8 +37,8 @@ struct Operands {
   int count = 0;
 };
 
-// Dot products of some rows over the slots [first, end) of a page, and what becomes of them. Logits
-// here are those times `scale`, which has log2 e in it.
+// Dot products of some rows over the slots [first, end) of a page, or what was made of them, and
+// what becomes of them. Logits here are those times `scale`, which is above 0 and has log2 e in it.
 struct Logits {
   float* rows = nullptr;  // [row][slot], rows `stride` floats apart
   std::ptrdiff_t stride = 0;

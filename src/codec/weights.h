@@ -41,7 +41,7 @@ QUIRE_INLINE void store_rows_of(float* to, const Quad& rows) {
   }
 }
 
-// What a logit or a top is compared with to become a weight: all of what is -inf has weight 0.
+// Tops, 0 where nothing was seen: -inf less that is -inf, and not NaN.
 QUIRE_INLINE Quad finite_top(const Quad& top) {
   const Quad nothing = {-__builtin_inff(), -__builtin_inff(), -__builtin_inff(), -__builtin_inff()};
   return top == nothing ? Quad{} : top;
@@ -80,16 +80,17 @@ QUIRE_INLINE void weigh_some(const PageSide& values, const Logits& logits, int r
   const Quad finite = finite_top(top);
 
   const Floats scale = spread(logits.scale);
-  Floats less[R];
+  Floats base[R];
   Floats sums[4] = {zeros(), zeros(), zeros(), zeros()};
 #pragma GCC unroll 4
-  for (int r = 0; r < R; ++r) less[r] = spread(-finite[r]);
+  for (int r = 0; r < R; ++r) base[r] = spread(finite[r]);
   each_vector<V>(vectors, [&](int v) QUIRE_INLINED {
     Floats weights[R];
 #pragma GCC unroll 4
     for (int r = 0; r < R; ++r) {
-      weights[r] =
-          exp2<Rows<R, V>::kDegree>(fma(load_floats(from[r] + v * kLanes), scale, less[r]));
+      // Rounded as the top was, so that no exponent is above 0.
+      const Floats logit = mul(load_floats(from[r] + v * kLanes), scale);
+      weights[r] = exp2<Rows<R, V>::kDegree>(sub(logit, base[r]));
     }
     rows.take(v, weights);
 #pragma GCC unroll 4

@@ -101,10 +101,10 @@ inline void prepare_codes(const float* query, int dim, int split, std::byte* pre
     for (int c = begin; c < end; ++c) padded[count++] = query[c];
     while (count % kTile != 0) padded[count++] = 0.0f;
     // Codes behind the first part's end are written again by the second.
-    const IntScale scale = int_scale_of(largest_magnitude(padded, count), kLargestCode);
-    scales[part] = scale.to_floats;
+    const IntScales ints = int_scales_of(Quad{largest_magnitude(padded, count)}, kLargestCode);
+    scales[part] = ints.to_floats[0];
     store_ints_of<Words>([&](int i) QUIRE_INLINED { return load_floats(padded + i); }, count,
-                         scale.to_ints, codes + begin * 2);
+                         ints.to_ints[0], codes + begin * 2);
     begin = end;
   }
 }

@@ -229,6 +229,26 @@ class History {
   std::vector<Page> pages_;
 };
 
+// Each slice of `a` cut in two, the second half out of the same page of `b`: two slices of a page
+// where b is a, two pages of a place where it is a copy.
+inline std::vector<PageSlice> halves(const History& a, const History& b) {
+  const std::vector<PageSlice> first = a.slices();
+  const std::vector<PageSlice> second = b.slices();
+  std::vector<PageSlice> pieces;
+  for (std::size_t i = 0; i < first.size(); ++i) {
+    const int half = first[i].count / 2;
+    if (half > 0) {
+      pieces.push_back(first[i]);
+      pieces.back().count = half;
+    }
+    pieces.push_back(second[i]);
+    pieces.back().first += half;
+    pieces.back().ordinal += half;
+    pieces.back().count -= half;
+  }
+  return pieces;
+}
+
 inline std::vector<std::int64_t> counting(std::int64_t tokens) {
   std::vector<std::int64_t> positions(size_of(tokens));
   for (std::int64_t t = 0; t < tokens; ++t) positions[size_of(t)] = t;
@@ -315,9 +335,10 @@ Answer reference(std::int64_t tokens, int key_dim, int value_dim, const Keys& ke
                static_cast<double>(positions[size_of(t)] - position);
     }
     answer.logits[size_of(t)] = logit;
-    answer.products[size_of(t)] = rules.scale * products;
-    answer.sizes[size_of(t)] = rules.scale * q_largest * size;
-    answer.magnitude = std::max(answer.magnitude, rules.scale * q_norm * norm_of(k, key_dim));
+    const double scale = std::abs(double{rules.scale});
+    answer.products[size_of(t)] = scale * products;
+    answer.sizes[size_of(t)] = scale * q_largest * size;
+    answer.magnitude = std::max(answer.magnitude, scale * q_norm * norm_of(k, key_dim));
     top = std::max(top, logit);
     seen += 1;
     sum += logit;

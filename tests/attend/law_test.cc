@@ -213,6 +213,39 @@ TEST(Law, SlicesOfOnePageAreOneUnit) {
   }
 }
 
+TEST(Law, APlaceOfSeveralPagesIsOneUnit) {
+  Random random(58);
+  for (const LawCase& c : law_cases()) {
+    const History history = random_history(random, c.geometry, 150);
+    const History copy = history;
+    const Matrix q = random_matrix(random, 150, c.geometry.query_heads, c.geometry.key_dim);
+    const std::vector<Query> queries = all_queries(history);
+    const std::vector<PageSlice> pieces = halves(history, copy);
+    for (const Isa isa : isas_found()) {
+      SCOPED_TRACE(describe(c.geometry, isa));
+      const States together =
+          run_states(make_task(history, c.rules, pieces, queries, q.view(), isa));
+      EXPECT_TRUE(in_parts(history, c.rules, pieces, queries, q, isa, [] { return 1; }) ==
+                  together);
+      EXPECT_TRUE(in_parts(history, c.rules, pieces, queries, q, isa,
+                           [&] { return size_of(random.integer(1, 40)); }) == together);
+      // One maximum, whichever pages the slots come from; sums are added up in another order, and
+      // weights of two pages have codes of their own.
+      const States whole =
+          run_states(make_task(history, c.rules, history.slices(), queries, q.view(), isa));
+      EXPECT_EQ(together.m, whole.m);
+      for (const Query& query : queries) {
+        for (int head = 0; head < q.heads; ++head) {
+          const std::vector<float> expected = whole.finish(query.row, head);
+          EXPECT_LE(relative_error(together.finish(query.row, head).data(),
+                                   {expected.begin(), expected.end()}),
+                    2e-2);
+        }
+      }
+    }
+  }
+}
+
 TEST(Law, WhatNobodySeesDoesNotMatter) {
   Random random(53);
   for (const LawCase& c : law_cases()) {

@@ -273,7 +273,7 @@ struct Numbers {
   }
 };
 
-// Logits over two pages, one after the other: what tops, sums and factors must be.
+// What tops, sums and factors must be after one more page.
 TEST(Softmax, TopsSumsAndFactorsFollowTheLargestLogit) {
   Random random(86);
   for (const Isa isa : isas_found()) {
@@ -343,6 +343,33 @@ TEST(Softmax, RescaledBeforeIsRescaledByTheKernel) {
     const float broken = kNan;
     softmax_of(isa).rescale(&broken, 1, &m, &l);
     EXPECT_TRUE(std::isnan(m) && std::isnan(l));
+    // What is broken stays so.
+    for (const float top : {-kInf, 3.0f, kInf}) {
+      softmax_of(isa).rescale(&top, 1, &m, &l);
+      EXPECT_TRUE(std::isnan(m) && std::isnan(l)) << top;
+    }
+  }
+}
+
+// Weights of codes are less exact than those of floats, as far as codes can show it.
+TEST(Softmax, WeightsOfCodesAreAsExactAsTheyMustBe) {
+  for (const Isa isa : isas_found()) {
+    for (const auto& [codec, bound] :
+         {std::pair{"tq4", 1.1e-4}, {"tq6", 3.1e-6}, {"int8", 3.1e-6}}) {
+      const Kernel& kernel = kernel_of(codec, isa);
+      const std::vector<std::uint16_t> scales(16, f16_from_f32(1.0f));
+      const PageSide values{nullptr, reinterpret_cast<const std::byte*>(scales.data()), 16, 64, 64};
+      std::vector<std::byte> prepared(kernel.weight_bytes(16));
+      for (int i = 0; i < 20'000; ++i) {
+        const float logit = -0.00101f * static_cast<float>(i);
+        std::vector<float> logits(16, logit);
+        Numbers n{{0.0f}, {0.0f}, {0.0f}, {0.0f}};
+        kernel.weigh(values, {logits.data(), 16, 1, 0, 16, 1.0f, n.top.data(), n.sum.data(),
+                              n.base.data(), n.keep.data(), prepared.data(), 0});
+        const double expected = 16 * std::exp2(double{logit});
+        ASSERT_NEAR(n.sum[0], expected, bound * expected) << codec << ' ' << name_of(isa);
+      }
+    }
   }
 }
 
@@ -371,21 +398,25 @@ TEST(Softmax, WeightsOfRowsAreTakenOneByOne) {
       const std::size_t bytes = kernel->weight_bytes ? kernel->weight_bytes(kSlots) : 0;
       std::vector<std::byte> together(kRows * bytes);
       std::vector<std::byte> single(kRows * bytes);
-      for (int count = 1; count <= kRows; ++count) {
+      // All slots, of which kernels may keep more in registers, and some.
+      for (int i = 2; i < 2 * kRows + 2; ++i) {
+        const int count = i / 2;
+        const int first = i % 2 == 0 ? 16 : 0;
+        const int end = i % 2 == 0 ? 48 : kSlots;
         std::vector<float> all = logits;
         std::vector<float> alone = logits;
         // With one more, which must not change.
         Numbers of_all{top, std::vector<float>(kRows, 1.0f), base,
                        std::vector<float>(kRows, -1.0f)};
         const Numbers before = of_all;
-        kernel->weigh(values, {all.data(), kStride, count, 16, 48, 0.5f, of_all.top.data(),
+        kernel->weigh(values, {all.data(), kStride, count, first, end, 0.5f, of_all.top.data(),
                                of_all.sum.data(), of_all.base.data(), of_all.keep.data(),
                                together.data(), static_cast<std::ptrdiff_t>(bytes)});
         for (int row = 0; row < kRows; ++row) {
           Numbers one = before.row(row);
           if (row < count) {
             kernel->weigh(
-                values, {alone.data() + row * kStride, kStride, 1, 16, 48, 0.5f, one.top.data(),
+                values, {alone.data() + row * kStride, kStride, 1, first, end, 0.5f, one.top.data(),
                          one.sum.data(), one.base.data(), one.keep.data(),
                          single.data() + size_of(row) * bytes, static_cast<std::ptrdiff_t>(bytes)});
             EXPECT_EQ(std::isnan(one.sum[0]), row == 2);

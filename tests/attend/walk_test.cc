@@ -189,7 +189,7 @@ TEST(Attend, ScaleCapSlopesAndSinks) {
   History history = random_history(random, g, 90);
   for (std::size_t t = 40; t < 90; ++t) history.positions[t] += 100;  // a gap
   const Matrix q = random_matrix(random, 6, 6, 24, DType::f32, 2.0f);
-  for (const float scale : {0.05f, 0.2f, 1.0f}) {
+  for (const float scale : {-0.3f, 0.0f, 0.05f, 0.2f, 1.0f}) {
     for (const float cap : {0.0f, 5.0f, 30.0f}) {
       for (const bool sloped : {false, true}) {
         for (const bool sunk : {false, true}) {
@@ -300,6 +300,31 @@ TEST(Attend, LargeLogits) {
   }
 }
 
+// Beyond what the distance of neighbouring numbers leaves of an exponent.
+TEST(Attend, HugeLogits) {
+  const Geometry g = geometry_of(kKinds[0], DType::f32, "f32", "f32");
+  for (const float key : {1e6f, 1.3e6f, 1e12f, -1e12f}) {
+    Matrix keys(20, 2, 16);
+    Matrix values(20, 2, 16);
+    for (std::int64_t t = 0; t < 20; ++t) {
+      std::fill_n(keys.at(t, 0), 32, key);
+      std::fill_n(values.at(t, 0), 32, static_cast<float>(t));
+    }
+    const History history(g, keys, values, counting(20));
+    Matrix q(1, 2, 16);
+    std::fill(q.data.begin(), q.data.end(), 1.234567e6f);
+    const std::vector<Query> queries{history.causal(19, 0)};
+    const std::vector<PageSlice> slices = history.slices();
+    for (const Isa isa : isas_found()) {
+      Rules rules;
+      rules.scale = 0.25f;
+      const States states = run_states(make_task(history, rules, slices, queries, q.view(), isa));
+      EXPECT_EQ(states.l[0], 20.0f) << name_of(isa) << ' ' << key;
+      for (const float out : states.finish(0, 0)) EXPECT_EQ(out, 9.5f);
+    }
+  }
+}
+
 TEST(Attend, OneHotKeyGivesItsValue) {
   Random random(39);
   const Geometry g = geometry_of(kKinds[0], DType::f32, "f32", "f32");
@@ -337,9 +362,9 @@ TEST(Attend, EqualKeysGiveTheMean) {
   const std::vector<PageSlice> slices = history.slices();
   for (const Isa isa : isas_found()) {
     const States states = run_states(make_task(history, Rules{}, slices, queries, q.view(), isa));
-    EXPECT_NEAR(states.l[0], 64.0f, 64e-6f);
+    EXPECT_EQ(states.l[0], 64.0f);
     for (int c = 0; c < 16; ++c) {
-      EXPECT_NEAR(states.finish(0, 0)[size_of(c)], 31.5f + static_cast<float>(c), 1e-5f);
+      EXPECT_EQ(states.finish(0, 0)[size_of(c)], 31.5f + static_cast<float>(c));
     }
   }
 }
@@ -401,12 +426,19 @@ TEST(Attend, ABrokenQueryHarmsItselfAlone) {
     const Geometry g = geometry_of(kKinds[0], DType::f32, codec->name, values_beside(*codec));
     if (!is_storable(g)) continue;
     const History history = random_history(random, g, 100);
-    const std::vector<PageSlice> slices = history.slices();
-    for (const std::int64_t count : {3, 14}) {
+    const History copy = history;
+    // Pages as they are, cut in two, and places of two pages.
+    std::size_t cuts = 0;
+    for (const std::int64_t count : {3, 14, 3, 14, 3, 14}) {
+      const std::vector<PageSlice> slices = cuts < 2   ? history.slices()
+                                            : cuts < 4 ? halves(history, history)
+                                                       : halves(history, copy);
+      ++cuts;
       std::vector<Query> queries;
       for (std::int64_t row = 0; row < count; ++row) {
         queries.push_back(history.causal(row == 1 ? 60 : random.integer(20, 99), row));
       }
+      queries.back() = history.causal(99, count - 1);  // sees pages that the broken one does not
       const Matrix q = random_matrix(random, count, 2, 16);
       for (const Isa isa : isas_found()) {
         const States clean =

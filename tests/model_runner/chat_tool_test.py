@@ -66,7 +66,7 @@ class Conversation(unittest.TestCase):
         answers = result.stdout.splitlines()
         self.assertEqual(answers[1], answers[2])
         for text in ("branch 1", "turns left: 1", "turns left: 0", "no turn to undo", '"7"',
-                     "/nothing is no command"):
+                     "/nothing: not understood"):
             self.assertIn(text, result.stderr)
 
     def test_stats_and_quit(self):

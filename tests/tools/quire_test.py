@@ -63,6 +63,13 @@ class Usage(Program):
                 self.assertEqual(result.stdout, "")
                 self.assertIn("Usage: quire", result.stderr)
 
+    def test_an_unknown_instruction_set_is_refused(self):
+        result = subprocess.run([QUIRE, "info"], capture_output=True, text=True, timeout=60,
+                                env={**os.environ, "QUIRE_ISA": "AVX2"})
+        self.assertEqual(result.returncode, 1)
+        self.assertEqual(result.stdout, "")
+        self.assertIn("QUIRE_ISA=AVX2: found here are scalar", result.stderr)
+
     def test_a_wrong_argument_is_named(self):
         self.assertIn("nothing", quire("nothing").stderr)
         self.assertIn("--wrong", quire("bench", "manage", "--wrong").stderr)
@@ -212,7 +219,7 @@ class BenchAttention(Program):
             self.assert_rates(rates, isa)
         for row in result["rows"]:
             self.assertEqual(list(row), [
-                "shape", "context", "threads", "codec", "isa", "queries", "layers", "us", "bytes",
+                "shape", "context", "threads", "codec", "isa", "queries", "layers", "us", "pass_us", "bytes",
                 "gbps", "gflops", "floor_us", "efficiency"])
             self.assertEqual(row["isa"], isa)
             for field in ("context", "threads", "queries", "layers", "bytes"):

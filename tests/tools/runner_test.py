@@ -110,9 +110,25 @@ class Eval(Runner):
         for option, value in (("--codec", "f17"), ("--context", "3"), ("--chunks", "0"),
                               ("--attention", "none"), ("--weights", "q1"), ("--threads", "0")):
             self.assert_refused(2, option, *common, option, value)
-        self.assert_refused(1, "a text of 450 tokens has no chunk of 451", *common, "--context",
-                            "451")
+        short = self.text + ".short"
+        pathlib.Path(short).write_text("a" * 200)
+        self.assert_refused(1, "a text of 200 tokens has no chunk of 201", "eval", "--text", short,
+                            "--context", "201")
+        self.assert_refused(1, "257 tokens, the model's context is 256", *common, "--context",
+                            "257")
         self.assert_refused(1, "No such file", "eval", "--text", self.text + ".absent")
+        self.assert_refused(1, "is a folder", "eval", "--text", self.folder.name)
+        self.assert_refused(1, "is empty", "eval", "--text", "")
+        broken = self.text + ".broken"
+        pathlib.Path(broken).write_bytes(b"abc\xffd")
+        self.assert_refused(1, "not UTF-8 at byte 4", "eval", "--text", broken)
+
+    def test_a_plot_that_cannot_be_written_is_refused_at_once(self):
+        for path in (self.folder.name, os.path.join(self.text, "file"), ""):
+            result = self.quire("eval", "--text", self.text, "--context", "200", "--plot", path)
+            self.assertEqual(result.returncode, 1)
+            self.assertIn("writ", result.stderr)
+            self.assertNotIn("chunk 1", result.stderr)
 
 
 class Tune(Runner):
@@ -184,10 +200,14 @@ class Tune(Runner):
                             "--context", "127")
         self.assert_refused(1, "2 bits per value, the smallest codecs take 2.25",
                             *self.tune("--budget-bits", "2"))
-        self.assert_refused(1, "the text has 450 tokens",
-                            "tune", "--text", self.text, "--budget-bits", "4", "--context", "451")
-        self.assert_refused(1, "is no folder", *self.tune(
-            "--budget-bits", "4", "--out", os.path.join(self.text, "file")))
+        short = self.file("short", "a" * 200)
+        self.assert_refused(1, "the text has 200 tokens",
+                            "tune", "--text", short, "--budget-bits", "4", "--context", "201")
+        self.assert_refused(1, "the model's context is 256",
+                            "tune", "--text", self.text, "--budget-bits", "4", "--context", "257")
+        for path in (os.path.join(self.text, "file"), self.folder.name):
+            self.assert_refused(1, "cannot be written",
+                                *self.tune("--budget-bits", "4", "--out", path))
 
     def test_a_file_that_does_not_fit_is_refused(self):
         common = (("eval", "--text", self.text, "--context", "150"), ("generate", "Hello"))
@@ -292,6 +312,30 @@ class Generate(Runner):
                        "--draft-tokens"):
             self.assert_refused(2, option, "generate", "Hello", option, "none")
         self.assert_refused(2, "--draft", "generate", "Hello", "--draft", "model")
+        self.assert_refused(2, "--draft", "generate", "Hello", "--draft-tokens", "4")
+        for size in ("-5", "0", "1.5MiB", "5XiB", "99999999999999999999", "20000000TiB"):
+            self.assert_refused(2, f'"{size}" is not a size', "generate", "Hello",
+                                f"--memory-limit={size}")
+        for seed in ("-1", "x", "99999999999999999999"):
+            self.assert_refused(2, f'"{seed}" is not a whole number', "generate", "Hello",
+                                f"--seed={seed}")
+        self.assert_refused(1, "257 tokens, the model's context is 256", "generate", "Hello",
+                            "--context", "257")
+        self.assert_refused(1, "the prompt: not UTF-8 at byte 2", "generate", b"a\xff")
+
+    def test_sizes_may_be_written_in_several_ways(self):
+        for size in ("1048576", "1024k", "1024KiB", "1m", "1MB", "1mib"):
+            self.assertEqual(self.parsed("generate", "Hello", "--max-tokens", "3",
+                                         "--memory-limit", size)["tokens"], 3)
+
+    def test_a_cache_folder_that_cannot_be_made_is_told(self):
+        environment = {**os.environ, "XDG_CACHE_HOME": os.path.join(self.text, "x")}
+        environment.pop("QUIRE_MODEL", None)
+        result = subprocess.run([QUIRE, "generate", "a"], capture_output=True, text=True,
+                                env=environment, timeout=600)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("Not a directory", result.stderr)
+        self.assertNotIn("Traceback", result.stderr)
 
     def test_a_missing_model_is_told(self):
         # A registry that has nothing, so that fetching fails at once.

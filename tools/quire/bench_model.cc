@@ -195,17 +195,11 @@ class Bench {
   double read_gbps_ = 0;
 };
 
-void check_context(const model::Model& model, std::int64_t tokens) {
-  if (tokens <= model.config().context) return;
-  throw std::runtime_error(fmt::format("bench model: {} tokens, the model's context is {}",
-                                       grouped(tokens), grouped(model.config().context)));
-}
-
 Bench::Bench(const Options& options) : options_(options), model_(options.model.load()) {
   const std::int64_t depth = *std::max_element(options.depths.begin(), options.depths.end());
   const std::int64_t most =
       std::max(*options.marks().rbegin(), depth + std::max(options.tokens, kWarmTokens));
-  check_context(model_, most);
+  check_context("bench model", model_, most);
   ids_ = some_ids(most, model_.config().vocabulary);
   for (const std::string& codec : options.codecs) {
     order_.push_back(subjects_.size());
@@ -331,7 +325,7 @@ void serve(const Options& options) {
   if (ids.empty() || !words.eof()) {
     throw std::runtime_error("bench model: the first line of stdin must be token ids");
   }
-  check_context(model, std::ssize(ids));
+  check_context("bench model", model, std::ssize(ids));
   std::map<std::string, Subject> subjects;
   for (const std::string& codec : options.codecs) subjects.try_emplace(codec, model, codec, ids);
   fmt::print("ready\n");

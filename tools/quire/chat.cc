@@ -109,7 +109,7 @@ class Chat {
       const std::string prompt = branches_.size() > 1 ? fmt::format("{}> ", branch_) : "> ";
       const std::optional<std::string> line = input.line(prompt);
       if (!line || *line == "/quit") break;
-      if (line->empty()) continue;
+      if (line->find_first_not_of(" \t\r") == std::string::npos) continue;
       line->front() == '/' ? command(*line) : say(*line);
     }
     if (input.is_terminal()) fmt::print(stderr, "\n");
@@ -165,7 +165,7 @@ class Chat {
     } else if (name == "/stats" && words.size() == 1) {
       print_stats();
     } else {
-      fmt::print(stderr, "{}{}", name == "/help" ? "" : line + " is no command\n", kHelp);
+      fmt::print(stderr, "{}{}", name == "/help" ? "" : line + ": not understood\n", kHelp);
     }
   }
 

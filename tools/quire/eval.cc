@@ -7,6 +7,7 @@
 
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -29,7 +30,7 @@ struct Options {
   std::int64_t context = 2048;
   std::int64_t chunks = 4;
   std::string attention = "quire";
-  std::string plot;
+  std::optional<std::string> plot;
   bool json = false;
 };
 
@@ -94,7 +95,9 @@ void print(const Json& result) {
 
 void run(const Options& options) {
   const std::string text = read_text(options.text);
+  if (options.plot) check_writable(*options.plot);
   const model::Model model = options.model.load();
+  check_context("eval: --context", model, options.context);
   const auto tokenizer = model::Tokenizer::create(model.vocabulary()).value();
   const std::vector<int> tokens = tokenizer.encode(text).value();
   fmt::print(stderr, "eval: {} tokens, {} chunks of {}\n", grouped(std::ssize(tokens)),
@@ -108,8 +111,8 @@ void run(const Options& options) {
     fmt::print(stderr, "eval: chunk {} of {}, {}\n", chunk + 1, chunks, codec);
   };
   const Json result = json_of(model::evaluate(model, tokens, eval).value(), model, options);
-  if (!options.plot.empty()) write_plot(result, options.plot);
   options.json ? print_json(result) : print(result);
+  if (options.plot) write_plot(result, *options.plot);
 }
 
 }  // namespace
@@ -125,10 +128,11 @@ void add_eval(CLI::App& program) {
       [](const std::string& name) {
         return model::NamedCodec{name, assignment_of(name)};
       },
-      "Presets, codecs, key/value pairs or @FILE of quire tune; f16 is always measured");
-  eval->add_option("--context", options->context, "Tokens of a chunk")
+      "Presets, codecs, key/value pairs or @FILE of quire tune; f16 is always measured; default: "
+      "int8");
+  eval->add_option("--context", options->context, "Tokens of a chunk; default: 2048")
       ->check(CLI::Range(std::int64_t{4}, std::int64_t{1} << 20));
-  eval->add_option("--chunks", options->chunks, "Chunks, at most")
+  eval->add_option("--chunks", options->chunks, "Chunks, at most; default: 4")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20));
   eval->add_option("--attention", options->attention,
                    "quire, or reference: in f32 on decoded pages")

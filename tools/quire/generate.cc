@@ -56,10 +56,12 @@ const char* name_of(model::Stop stop) {
 
 std::vector<int> encode(const Options& options, const model::Model& model,
                         const model::Tokenizer& tokenizer) {
-  const std::string prompt =
-      options.prompt != "-"
-          ? options.prompt
-          : std::string{std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
+  std::string prompt = options.prompt;
+  if (prompt == "-") {
+    prompt.assign(std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>());
+    if (std::ferror(stdin) != 0) throw std::runtime_error("generate: stdin cannot be read");
+  }
+  check_utf8("generate: the prompt", prompt);
   if (!options.is_chat) return tokenizer.encode(prompt, {.bos = true}).value();
   const auto form = model::ChatTemplate::recognise(model.vocabulary().chat_template).value();
   const model::Message message{"user", prompt};
@@ -178,7 +180,7 @@ void add_generate(CLI::App& program) {
   options->cache.add_to(*generate);
   options->draft.add_to(*generate);
   add_sampler_options(*generate, options->sampler);
-  generate->add_option("--max-tokens", options->most, "Tokens to write, at most")
+  generate->add_option("--max-tokens", options->most, "Tokens to write, at most; default: 128")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
   generate->add_flag("--chat", options->is_chat, "The text is a message to be answered");
   generate->add_flag("--memory-report", options->memory_report,

@@ -1,5 +1,6 @@
 #include "generation_options.h"
 
+#include "model_options.h"
 #include "options.h"
 
 namespace quire::tool {
@@ -16,12 +17,12 @@ void CacheChoice::add_to(CLI::App& command) {
         codec = text;
       },
       "How the cache keeps keys and values: a preset, a codec, a key/value pair, or @FILE of quire "
-      "tune");
+      "tune; default: f16");
   command
       .add_option("--window", window, "Tokens that a token sees, itself included; older ones go")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
-  command.add_option("--memory-limit", memory_limit_bytes, "Bytes of the cache, as in 64MiB")
-      ->transform(CLI::AsSizeValue(false))
+  add_parsed(command, "--memory-limit", memory_limit_bytes, parse_bytes,
+             "Bytes of the cache, as in 64MiB; default: no limit")
       ->type_name("SIZE");
   command.add_option("--context", context, "Tokens of the history; default: the model's")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
@@ -38,6 +39,7 @@ Cache CacheChoice::create(const model::Model& model) const {
 }
 
 std::int64_t CacheChoice::context_of(const model::Model& model) const {
+  if (window == 0) check_context("--context", model, context);
   if (context > 0) return context;
   return window > 0 ? 0 : model.config().context;
 }
@@ -51,7 +53,13 @@ void add_sampler_options(CLI::App& command, model::SamplerOptions& options) {
       ->check(CLI::Range(1e-9, 1.0));
   command.add_option("--min-p", options.min_p, "Leave out what is less likely than p of the first")
       ->check(CLI::Range(0.0, 1.0));
-  command.add_option("--seed", options.seed, "The same seed gives the same tokens");
+  add_parsed(
+      command, "--seed", options.seed,
+      [](const std::string& text) {
+        return static_cast<std::uint64_t>(parse_count(text, 0, INT64_MAX));
+      },
+      "The same seed gives the same tokens")
+      ->type_name("NUMBER");
 }
 
 }  // namespace quire::tool

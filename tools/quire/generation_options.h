@@ -25,7 +25,7 @@ struct CacheChoice {
   void add_to(CLI::App& command);
   // Throws when the spec is refused.
   Cache create(const model::Model& model) const;
-  // The most tokens of a history; 0: no limit.
+  // The most tokens of a history; 0: no limit. Throws when it is more than the model's.
   std::int64_t context_of(const model::Model& model) const;
 };
 

@@ -1,5 +1,9 @@
 // quire info: what this build is and what it runs on.
+#include <fmt/format.h>
+
+#include <cstdlib>
 #include <memory>
+#include <stdexcept>
 
 #include "commands.h"
 #include "print.h"
@@ -10,6 +14,11 @@ namespace {
 
 Json facts() {
   const BuildInfo build = build_info();
+  const char* asked = std::getenv("QUIRE_ISA");
+  if (asked != nullptr && *asked != '\0' && build.isa_chosen != asked) {
+    throw std::runtime_error(
+        fmt::format("QUIRE_ISA={}: found here are {}", asked, fmt::join(build.isas_found, ", ")));
+  }
   return {{"version", build.version},       {"commit", build.commit},
           {"compiler", build.compiler},     {"isas_found", build.isas_found},
           {"isa_chosen", build.isa_chosen}, {"codecs", build.codecs}};

@@ -17,7 +17,12 @@ int report_usage(const CLI::App& program, const CLI::ParseError& error) {
   const std::vector<std::string> unknown = program.remaining(true);
   const std::string text =
       unknown.empty() ? error.what() : fmt::format("unknown argument {}", unknown.front());
-  fmt::print(stderr, "quire: {}\n\n{}", text, program.help());
+  std::string command = "quire";
+  for (const CLI::App* at = &program; !at->get_subcommands().empty();) {
+    at = at->get_subcommands().front();
+    command += " " + at->get_name();
+  }
+  fmt::print(stderr, "quire: {}\nUsage: {} --help tells all\n", text, command);
   return 2;
 }
 

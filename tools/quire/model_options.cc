@@ -4,11 +4,15 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <stdexcept>
+#include <string_view>
 
 #include "default_model.h"
+#include "model/tokenizer_utf8.h"
+#include "print.h"
 
 namespace quire::tool {
 
@@ -38,12 +42,43 @@ model::Model ModelChoice::load() const {
   return model::Model::load(file, options).value();
 }
 
+void check_context(const std::string& what, const model::Model& model, std::int64_t tokens) {
+  if (tokens <= model.config().context) return;
+  throw std::runtime_error(fmt::format("{}: {} tokens, the model's context is {}", what,
+                                       grouped(tokens), grouped(model.config().context)));
+}
+
 std::string read_text(const std::string& path) {
+  if (path.empty()) throw std::runtime_error("the name of the text is empty");
+  if (std::filesystem::is_directory(path)) {
+    throw std::runtime_error(fmt::format("{}: is a folder", path));
+  }
   std::ifstream file(path, std::ios::binary);
   if (!file) throw std::runtime_error(fmt::format("{}: {}", path, std::strerror(errno)));
   std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   if (file.bad()) throw std::runtime_error(fmt::format("{}: cannot be read", path));
+  check_utf8(path, text);
   return text;
+}
+
+void check_utf8(const std::string& what, const std::string& text) {
+  for (std::string_view rest = text; !rest.empty();) {
+    const model::Utf8Front front = model::utf8_front(rest);
+    if (front.kind != model::Utf8::whole) {
+      throw std::runtime_error(
+          fmt::format("{}: not UTF-8 at byte {}", what, text.size() - rest.size() + 1));
+    }
+    rest.remove_prefix(front.bytes);
+  }
+}
+
+void check_writable(const std::string& path) {
+  if (path.empty()) throw std::runtime_error("the name of the file to write is empty");
+  const bool is_new = !std::filesystem::exists(path);
+  if (!std::ofstream(path, std::ios::app)) {
+    throw std::runtime_error(fmt::format("{}: cannot be written: {}", path, std::strerror(errno)));
+  }
+  if (is_new) std::filesystem::remove(path);
 }
 
 }  // namespace quire::tool

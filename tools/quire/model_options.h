@@ -19,7 +19,16 @@ struct ModelChoice {
   model::Model load() const;
 };
 
-// The whole file; throws when it cannot be read.
+// Throws, naming `what`, where `tokens` are more than the model was made for.
+void check_context(const std::string& what, const model::Model& model, std::int64_t tokens);
+
+// The whole file; throws when it cannot be read or is not UTF-8.
 std::string read_text(const std::string& path);
+
+// Throws, naming `what`, where `text` is not UTF-8: a tokenizer would leave bytes out.
+void check_utf8(const std::string& what, const std::string& text);
+
+// Throws where a file cannot be written, before minutes of work are lost.
+void check_writable(const std::string& path);
 
 }  // namespace quire::tool

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <cctype>
 #include <charconv>
+#include <string_view>
 
 namespace quire::tool {
 
@@ -25,6 +27,22 @@ std::int64_t parse_count(const std::string& text, std::int64_t least, std::int64
         fmt::format("\"{}\" is not a whole number from {} to {}", text, least, most));
   }
   return count;
+}
+
+std::uint64_t parse_bytes(const std::string& text) {
+  std::uint64_t number = 0;
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  std::string unit(stop, text.data() + text.size());
+  for (char& c : unit) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  if (unit.ends_with('b')) unit.pop_back();
+  if (unit.ends_with('i') && unit.size() > 1) unit.pop_back();
+  const std::size_t power = unit.empty() ? 0 : std::string_view(" kmgt").find(unit);
+  if (error != std::errc() || number == 0 || unit.size() > 1 || power > 4 ||
+      number > UINT64_MAX >> (10 * power)) {
+    throw std::invalid_argument(fmt::format(
+        "\"{}\" is not a size: a whole number of bytes, KiB, MiB, GiB or TiB, as in 64MiB", text));
+  }
+  return number << (10 * power);
 }
 
 CodecPair codec_of(const std::string& text) {

@@ -32,8 +32,25 @@ void add_list(CLI::App& command, const std::string& name, std::vector<T>& list, 
   command.add_option_function<std::string>(name, read, help)->type_name("LIST");
 }
 
+// Adds an option of one value, which `parse` turns into one as above.
+template <typename T, typename Parse>
+CLI::Option* add_parsed(CLI::App& command, const std::string& name, T& value, Parse parse,
+                        const std::string& help) {
+  const auto read = [name, &value, parse](const std::string& text) {
+    try {
+      value = parse(text);
+    } catch (const std::invalid_argument& error) {
+      throw CLI::ValidationError(name, error.what());
+    }
+  };
+  return command.add_option_function<std::string>(name, read, help);
+}
+
 // A whole number in [least, most].
 std::int64_t parse_count(const std::string& text, std::int64_t least, std::int64_t most);
+
+// Bytes: "1000", "64MiB", "2g". Units are powers of 1024, however they are written.
+std::uint64_t parse_bytes(const std::string& text);
 
 // What parse_codec of quire/spec.hpp takes: "int8", "int8/f16", "balanced".
 CodecPair codec_of(const std::string& text);

@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <optional>
@@ -34,14 +33,6 @@ struct Options {
   std::string file = "tuned.json";
   bool json = false;
 };
-
-// Throws before minutes of work are lost.
-void check_folder(const std::string& file) {
-  const std::filesystem::path folder = std::filesystem::absolute(file).parent_path();
-  if (!std::filesystem::is_directory(folder)) {
-    throw std::runtime_error(fmt::format("{}: {} is no folder", file, folder.string()));
-  }
-}
 
 // The divergence on the chunks after those tuned on; null where the text has none.
 Json measured(const model::Model& model, const std::vector<int>& tokens,
@@ -124,8 +115,9 @@ void print(const Json& result) {
 
 void run(const Options& options) {
   const std::string text = read_text(options.text);
-  check_folder(options.file);
+  check_writable(options.file);
   const model::Model model = options.model.load();
+  check_context("tune: --context", model, options.context);
   const auto tokenizer = model::Tokenizer::create(model.vocabulary()).value();
   const std::vector<int> tokens = tokenizer.encode(text).value();
   model::TuneOptions tune;
@@ -159,9 +151,9 @@ void add_tune(CLI::App& program) {
           "Mean KL divergence from an f16 cache in nats, as predicted for this text, at most")
       ->check(CLI::Range(0.0, 1e3));
   budget->require_option(1);
-  tune->add_option("--context", options->context, "Tokens of a chunk")
+  tune->add_option("--context", options->context, "Tokens of a chunk; default: 1024")
       ->check(CLI::Range(std::int64_t{128}, std::int64_t{1} << 20));
-  tune->add_option("--chunks", options->chunks, "Chunks to measure on, at most")
+  tune->add_option("--chunks", options->chunks, "Chunks to measure on, at most; default: 2")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20));
   tune->add_option("--out", options->file, "File to write; default: tuned.json")->type_name("FILE");
   tune->add_flag("--json", options->json, "Print one JSON object");

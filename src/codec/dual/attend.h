@@ -34,7 +34,7 @@ struct Dual {
   }
 
   static std::size_t folded_bytes(int dim) noexcept {
-    return kWords ? code_bytes(dim) : byte_row_bytes(dim + 3 * kTile);
+    return kWords ? code_bytes(dim) : byte_row_bytes(dim);
   }
 
   // Numbers of the page's channels, f16, zeros up to a multiple of 16.

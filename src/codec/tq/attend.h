@@ -103,7 +103,7 @@ struct Tq {
   }
 
   static std::size_t row_bytes(int count) noexcept {
-    return Levels::kWords ? code_bytes(count) : byte_row_bytes(count + 3 * kTile);
+    return Levels::kWords ? code_bytes(count) : byte_row_bytes(count);
   }
 
   static void prepare(const float* query, int dim, int, std::byte* prepared) noexcept {
