@@ -275,11 +275,13 @@ void BlockWalk::make_logits(Head& head, const UnitPage& page) {
     const auto seen = std::span(page.slices_seen).subspan(s * queries, queries);
     for (const Stretch& stretch : page.slices_stretches[s]) {
       slice_logits(head, page, slice, seen, stretch, of_slice);
+      const int first = std::max(slice.first, stretch.first_slot);
+      const int end = std::min(slice.first + slice.count, stretch.end_slot);
       for (std::size_t row = stretch.first * group_; row < (stretch.first + stretch.count) * group_;
            ++row) {
         const std::size_t at =
-            row * static_cast<std::size_t>(slots_) + static_cast<std::size_t>(slice.first);
-        std::copy_n(of_slice + at, slice.count, page.logits + at);
+            row * static_cast<std::size_t>(slots_) + static_cast<std::size_t>(first);
+        std::copy_n(of_slice + at, end - first, page.logits + at);
       }
     }
   }

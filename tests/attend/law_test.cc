@@ -213,6 +213,34 @@ TEST(Law, SlicesOfOnePageAreOneUnit) {
   }
 }
 
+// What one query sees of a slice, another one does not, nor the rest of it.
+TEST(Law, QueriesOfOneCallMaySeeDifferentSlices) {
+  Random random(59);
+  for (const LawCase& c : law_cases()) {
+    const History history = random_history(random, c.geometry, 150);
+    const History copy = history;
+    const Matrix q = random_matrix(random, 20, c.geometry.query_heads, c.geometry.key_dim);
+    for (int round = 0; round < 4; ++round) {
+      std::vector<Query> queries;
+      for (std::int64_t row = 0, t = random.integer(0, 9); row < 20 && t < 150; ++row) {
+        queries.push_back(history.causal(t, row));
+        queries.back().first_position = queries.back().position - 4;
+        t += random.integer(5, 20);
+      }
+      for (const std::vector<PageSlice>& pieces :
+           {history.slices(), halves(history, history), halves(history, copy)}) {
+        for (const Isa isa : isas_found()) {
+          SCOPED_TRACE(describe(c.geometry, isa));
+          States together(20, c.geometry.query_heads, history.store.value_dim);
+          run_states(make_task(history, c.rules, pieces, queries, q.view(), isa), together);
+          EXPECT_TRUE(in_parts(history, c.rules, pieces, queries, q, isa, [] { return 1; }) ==
+                      together);
+        }
+      }
+    }
+  }
+}
+
 TEST(Law, APlaceOfSeveralPagesIsOneUnit) {
   Random random(58);
   for (const LawCase& c : law_cases()) {
