@@ -7,6 +7,8 @@
 // which every unit of every plane is whole; others are unpacked first.
 #pragma once
 
+#include <utility>
+
 #include "codec/products.h"
 
 namespace quire {
@@ -130,22 +132,32 @@ struct ValuePlanes {
   QUIRE_INLINE void advance(int tiles) { first += tiles; }
 };
 
-template <class Ops, int R, int N, int kBits, class Map>
-QUIRE_INLINE void add_products(const ValuePlanes<kBits, Map>& lines, const std::byte* weights,
-                               std::ptrdiff_t row_bytes, Prefetcher& ahead,
-                               typename Ops::Sum (&sums)[R][N]) {
+// Which vector of a unit a block begins with, and with it all shifts: kLowFirst and kHighFirst,
+// where they are not kSomeVector.
+constexpr int kSomeVector = -1;
+template <class Ops, int kLowFirst, int kHighFirst, int R, int N, int kBits, class Map>
+QUIRE_INLINE void add_block(const ValuePlanes<kBits, Map>& lines, const std::byte* weights,
+                            std::ptrdiff_t row_bytes, Prefetcher& ahead,
+                            typename Ops::Sum (&sums)[R][N]) {
   using Codes = PlaneCodes<kBits>;
   const std::byte* low = lines.data;
-  // Blocks begin at a multiple of their vectors: where that is whole units the shifts are constant.
-  const int first = N / kVectorsPerTile % (8 / Codes::kLow) == 0 ? 0 : lines.first;
-  if (N / kVectorsPerTile % (8 / Codes::kLow) == 0) low += lines.first * 8 * Codes::kLow;
   const std::byte* high = lines.data + lines.high_at;
+  int first = lines.first;
+  int high_first = lines.first;
+  if constexpr (kLowFirst != kSomeVector) {
+    low += (lines.first - kLowFirst) * 8 * Codes::kLow;
+    first = kLowFirst;
+  }
+  if constexpr (kHighFirst != kSomeVector) {
+    high += (lines.first - kHighFirst) * 8 * Codes::kHigh;
+    high_first = kHighFirst;
+  }
   for (int step = 0; step < lines.steps; ++step) {
     typename Ops::Operand x[N];
 #pragma GCC unroll 8
     for (int n = 0; n < N; ++n) {
       const int vector = n / kVectorsPerTile;
-      x[n] = Ops::operand(Codes::at(lines.map, low, first + vector, high, lines.first + vector,
+      x[n] = Ops::operand(Codes::at(lines.map, low, first + vector, high, high_first + vector,
                                     n % kVectorsPerTile));
     }
     add_step<Ops>(x, weights, row_bytes, sums);
@@ -153,6 +165,32 @@ QUIRE_INLINE void add_products(const ValuePlanes<kBits, Map>& lines, const std::
     high += lines.step_bytes;
     weights += Ops::kStepBytes;
     ahead.step();
+  }
+}
+
+// Blocks begin at a multiple of their vectors, so at few places of a unit; there is a loop for
+// each.
+template <class Ops, int R, int N, int kBits, class Map>
+QUIRE_INLINE void add_products(const ValuePlanes<kBits, Map>& lines, const std::byte* weights,
+                               std::ptrdiff_t row_bytes, Prefetcher& ahead,
+                               typename Ops::Sum (&sums)[R][N]) {
+  using Codes = PlaneCodes<kBits>;
+  constexpr int kVectors = N / kVectorsPerTile;
+  constexpr int kLowUnit = 8 / Codes::kLow;
+  constexpr int kHighUnit = Codes::kHigh == 0 ? 1 : 8 / Codes::kHigh;
+  constexpr int kBegins = Codes::kSpan > kVectors ? Codes::kSpan / kVectors : 1;
+  if constexpr (kVectors == 1 && kRegisters == 32) {  // only of sizes that are no multiple of 64
+    add_block<Ops, kSomeVector, kSomeVector>(lines, weights, row_bytes, ahead, sums);
+  } else {
+    const int begin = lines.first / kVectors % kBegins;
+    const auto add = [&]<int... kBegin>(std::integer_sequence<int, kBegin...>) QUIRE_INLINED {
+      ((begin == kBegin
+            ? add_block<Ops, kBegin * kVectors % kLowUnit, kBegin * kVectors % kHighUnit>(
+                  lines, weights, row_bytes, ahead, sums)
+            : void()),
+       ...);
+    };
+    add(std::make_integer_sequence<int, kBegins>());
   }
 }
 
