@@ -219,8 +219,8 @@ class BenchAttention(Program):
             self.assert_rates(rates, isa)
         for row in result["rows"]:
             self.assertEqual(list(row), [
-                "shape", "context", "threads", "codec", "isa", "queries", "layers", "us", "pass_us", "bytes",
-                "gbps", "gflops", "floor_us", "efficiency"])
+                "shape", "context", "threads", "codec", "isa", "queries", "layers", "us", "pass_us",
+                "bytes", "gbps", "gflops", "floor_us", "efficiency"])
             self.assertEqual(row["isa"], isa)
             for field in ("context", "threads", "queries", "layers", "bytes"):
                 self.assertIsInstance(row[field], int)
