@@ -54,6 +54,7 @@ struct BlockWalk::UnitPage {
   std::vector<Stretch> stretches;                      // of what is seen
   float* logits = nullptr;                             // [row of a head][slot]
   bool plain = false;  // the unit is this page, its dot products need nothing but to be scaled
+  std::optional<Whole> whole;
 };
 
 BlockWalk::BlockWalk(const AttendTask& task, HeadRange heads, WalkRoom& room)
@@ -68,6 +69,12 @@ BlockWalk::BlockWalk(const AttendTask& task, HeadRange heads, WalkRoom& room)
       room_(room) {
   room.keys.forget();
   room.values.forget();
+  for (const Query& query : task_.queries) {
+    windows_ |= query.first_position != INT64_MIN;
+    seen_below_ = std::min(seen_below_, query.end_ordinal);
+    sealed_below_[0] = std::min(sealed_below_[0], query.sealed_below);
+    sealed_below_[1] = std::max(sealed_below_[1], query.sealed_below);
+  }
   heads_.reserve(static_cast<std::size_t>(heads.end - heads.begin));  // operands know readers
   for (int head = heads.begin; head < heads.end; ++head) {
     heads_.emplace_back(task_, head, task_.queries, rows_);
@@ -90,15 +97,19 @@ BlockWalk::~BlockWalk() = default;
 
 // Heads inside pages: those of a layer lie side by side in a page, and memory is read fastest in
 // its order.
-void BlockWalk::run(std::span<const PageSlice> slices, const StateView& out) {
+void BlockWalk::run(std::span<const PageSlice> slices, const StateView& out,
+                    const PageSlice* following) {
   for (const Query& query : task_.queries) {
     const std::int64_t at = query.out_row * out.heads + heads_.front().group.first;
     std::fill_n(out.m + at, heads_.size() * group_, kNothing);
   }
   Sides own;
   if (!slices.empty()) own = sides_of(heads_.front(), slices.front());
-  fetch(own.keys);
-  fetch(own.values);
+  if (slices.data() != fetched_) {
+    fetch(own.keys);
+    fetch(own.values);
+  }
+  fetched_ = following;
   item_end_ = 0;
   while (!slices.empty()) {
     const std::span<const PageSlice> unit = first_unit(slices);
@@ -108,10 +119,11 @@ void BlockWalk::run(std::span<const PageSlice> slices, const StateView& out) {
       item_end_ = (item_of(unit.front(), *task_.store) + 1) * kItemPages * task_.store->page_tokens;
     }
     split_pages(unit);
+    const PageSlice* after = slices.empty() ? following : &slices.front();
     for (std::size_t i = 0; i < heads_.size(); ++i) {
       const Sides next = i + 1 < heads_.size() ? sides_of(heads_[i + 1], unit.front())
-                         : slices.empty()      ? Sides{}
-                                               : sides_of(heads_.front(), slices.front());
+                         : after == nullptr    ? Sides{}
+                                               : sides_of(heads_.front(), *after);
       const bool large = std::min(own.keys.bytes, own.values.bytes) > kLargeSide;
       ahead_ = large ? Sides{own.values, next.keys} : next;
       take(heads_[i]);
@@ -151,40 +163,48 @@ void BlockWalk::take(Head& head) {
 void BlockWalk::end_item(const StateView& out) {
   if (!touched_) return;
   touched_ = false;
-  for (Head& head : heads_) {
-    for (std::size_t i = 0; i < task_.queries.size(); ++i) {
-      for (std::size_t h = 0; h < group_; ++h) {
-        const std::int64_t at =
-            task_.queries[i].out_row * out.heads + head.group.first + static_cast<std::int64_t>(h);
-        const std::size_t row = head.first_row + i * group_ + h;
+  for (const Head& head : heads_) {
+    if (turns_) join_sums(head);
+    std::size_t row = head.first_row;
+    for (const Query& query : task_.queries) {
+      std::int64_t at = query.out_row * out.heads + head.group.first;
+      for (const std::size_t end = row + group_; row < end; ++row, ++at) {
         if (m_[row] == kNothing) continue;
-        state_merge(out.o + at * out.dim, out.m + at, out.l + at, whole_sum(head, row), m_ + row,
-                    l_ + row, 1, out.dim);
+        const float* sum = o_of(base_[0][row] == kNothing, row);
+        state_merge(out.o + at * out.dim, out.m + at, out.l + at, sum, m_ + row, l_ + row, 1,
+                    out.dim);
       }
     }
   }
   clear_item();
 }
 
-// The item's sum of a row: that of coded values, turned back from the basis of the codes, and that
-// of rows.
-const float* BlockWalk::whole_sum(Head& head, std::size_t row) {
-  float* rows = o_of(0, row);
-  if (!turns_) return rows;
-  float* codes = o_of(1, row);
+// Turns a head's sums of coded values back from the basis of the codes, and adds them to the sums
+// of rows where there are such.
+void BlockWalk::join_sums(const Head& head) {
+  const std::size_t end = head.first_row + head_rows_;
   for (const bool turned : {false, true}) {
-    const float base = base_[turned][row];
-    if (base == kNothing || base == m_[row]) continue;
-    const float keep = std::exp2(base - m_[row]);
-    float* sum = o_of(turned, row);
-    for (int c = 0; c < o_stride_; ++c) sum[c] *= keep;
+    for (std::size_t row = head.first_row; row < end; ++row) {
+      const float base = base_[turned][row];
+      if (base == kNothing || base == m_[row]) continue;
+      const float keep = std::exp2(base - m_[row]);
+      float* sum = o_of(turned, row);
+      for (int c = 0; c < o_stride_; ++c) sum[c] *= keep;
+    }
   }
-  if (base_[1][row] == kNothing) return rows;
   const Reader& reader = head.values.sealed;
-  reader.codec->rotate_back[static_cast<std::size_t>(reader.isa)](reader.shape, codes);
-  if (base_[0][row] == kNothing) return codes;
-  for (int c = 0; c < o_stride_; ++c) rows[c] += codes[c];
-  return rows;
+  for (std::size_t row = head.first_row; row < end; ++row) {
+    const std::size_t first = row;
+    while (row < end && base_[1][row] != kNothing) ++row;
+    reader.codec->rotate_back[static_cast<std::size_t>(reader.isa)](
+        reader.shape, o_of(1, first), row - first, static_cast<std::size_t>(o_stride_));
+  }
+  for (std::size_t row = head.first_row; row < end; ++row) {
+    if (base_[0][row] == kNothing || base_[1][row] == kNothing) continue;
+    const float* codes = o_of(1, row);
+    float* sum = o_of(0, row);
+    for (int c = 0; c < o_stride_; ++c) sum[c] += codes[c];
+  }
 }
 
 float* BlockWalk::o_of(bool turned, std::size_t row) noexcept {
@@ -211,6 +231,13 @@ void BlockWalk::begin_sums(bool turned, std::size_t row, std::size_t count) noex
 
 // Slices of one page that follow each other are taken together.
 void BlockWalk::split_pages(std::span<const PageSlice> unit) {
+  // Most of a history looks as the place before did.
+  const std::optional<Whole> whole = seen_whole(unit);
+  if (whole.has_value() && !unit_.empty() && unit_.front().whole == whole) {
+    unit_.front().slices = unit;
+    pages_ = 1;
+    return;
+  }
   pages_ = 0;
   while (!unit.empty()) {
     std::size_t count = 1;
@@ -222,6 +249,18 @@ void BlockWalk::split_pages(std::span<const PageSlice> unit) {
     look_at(page, count == unit.size() && pages_ == 1);
     unit = unit.subspan(count);
   }
+  unit_.front().whole = whole;
+}
+
+std::optional<BlockWalk::Whole> BlockWalk::seen_whole(
+    std::span<const PageSlice> unit) const noexcept {
+  const PageSlice& slice = unit.front();
+  const bool sealed = slice.reads_sealed(sealed_below_[0]);
+  if (unit.size() > 1 || windows_ || slice.ordinal + slice.count > seen_below_ ||
+      sealed != slice.reads_sealed(sealed_below_[1])) {
+    return std::nullopt;
+  }
+  return Whole{slice.first, slice.count, sealed};
 }
 
 void BlockWalk::look_at(UnitPage& page, bool alone) const {

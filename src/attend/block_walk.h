@@ -16,6 +16,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -48,12 +49,22 @@ class BlockWalk {
   BlockWalk& operator=(const BlockWalk&) = delete;
 
   // Writes the states of all queries over `slices`, for the query heads that read the walk's heads.
-  // out: [out_rows][query heads][value_dim].
-  void run(std::span<const PageSlice> slices, const StateView& out);
+  // out: [out_rows][query heads][value_dim]. `following`: what the next run most likely begins
+  // with, to be fetched on the way, or null.
+  void run(std::span<const PageSlice> slices, const StateView& out,
+           const PageSlice* following = nullptr);
 
  private:
   struct Head;
   struct UnitPage;
+
+  // A slice alone in its place that all queries see, all of it and in one form.
+  struct Whole {
+    int first;
+    int count;
+    bool sealed;
+    bool operator==(const Whole&) const = default;
+  };
 
   struct Sides {
     Ahead keys;
@@ -63,11 +74,12 @@ class BlockWalk {
   Sides sides_of(const Head& head, const PageSlice& slice) const;
   void take(Head& head);
   void end_item(const StateView& out);
-  const float* whole_sum(Head& head, std::size_t row);
+  void join_sums(const Head& head);
   void clear_item() noexcept;
   void begin_sums(bool turned, std::size_t row, std::size_t count) noexcept;
   void split_pages(std::span<const PageSlice> unit);
   void look_at(UnitPage& page, bool alone) const;
+  std::optional<Whole> seen_whole(std::span<const PageSlice> unit) const noexcept;
   void make_logits(Head& head, const UnitPage& page);
   void slice_logits(Head& head, const UnitPage& page, const PageSlice& slice,
                     std::span<const Seen> seen, const Stretch& stretch, float* logits);
@@ -79,19 +91,23 @@ class BlockWalk {
 
   const AttendTask task_;
   const Softmax& softmax_;
-  const std::size_t group_;      // query heads of a kv head
-  const std::size_t head_rows_;  // queries times group_
-  const int slots_;              // of a page, padded
-  const int o_stride_;           // value_dim, padded
-  const bool many_;              // rows: worth expanding pages
-  const float scale_;            // what kernels multiply logits by
-  bool turns_ = false;           // coded values are summed in a basis of their own
+  const std::size_t group_;              // query heads of a kv head
+  const std::size_t head_rows_;          // queries times group_
+  const int slots_;                      // of a page, padded
+  const int o_stride_;                   // value_dim, padded
+  const bool many_;                      // rows: worth expanding pages
+  const float scale_;                    // what kernels multiply logits by
+  bool windows_ = false;                 // some query does not see all positions before its own
+  std::int64_t seen_below_ = INT64_MAX;  // least ordinal of the queries' ends
+  std::int64_t sealed_below_[2] = {INT64_MAX, INT64_MIN};  // least and largest of the queries'
+  bool turns_ = false;  // coded values are summed in a basis of their own
   std::vector<Head> heads_;
   std::size_t rows_ = 0;  // of all heads
 
   std::vector<UnitPage> unit_;  // of the unit at hand; kept for their memory
   std::size_t pages_ = 0;
-  Sides ahead_;  // what the next product of either side fetches
+  Sides ahead_;                         // what the next product of either side fetches
+  const PageSlice* fetched_ = nullptr;  // what a run began to fetch for the next
   WalkRoom& room_;
   // In the room, each [row].
   float* m_ = nullptr;  // with o_ and l_ the states of the item at hand

@@ -32,12 +32,18 @@ int stored_dim(const LayerStore& store, Side side) noexcept {
   return side == Side::key || store.mla ? store.key_dim : store.value_dim;
 }
 
+// What tiles of all heads have in common: all but the seed, on which no size depends.
+TileShape tile_of_any_head(const LayerStore& store, Side side) noexcept {
+  if (store.mla) return {Side::key, store.page_tokens, store.key_dim, store.value_dim};
+  return {side, store.page_tokens, stored_dim(store, side), 0};
+}
+
 std::size_t sealed_data_bytes(const LayerStore& store, Side side) noexcept {
-  return codec_of(store, side).data_bytes(store.tile(side, 0));
+  return codec_of(store, side).data_bytes(tile_of_any_head(store, side));
 }
 
 std::size_t sealed_scale_bytes(const LayerStore& store, Side side) noexcept {
-  return codec_of(store, side).scale_bytes(store.tile(side, 0));
+  return codec_of(store, side).scale_bytes(tile_of_any_head(store, side));
 }
 
 // Sealed bytes of one side of one head, padding included.
@@ -143,9 +149,9 @@ void for_each_part(const LayerStore& store, const F& f) {
 }  // namespace
 
 TileShape LayerStore::tile(Side side, int head) const noexcept {
-  if (mla) return {Side::key, page_tokens, key_dim, value_dim};
-  return {side, page_tokens, side == Side::key ? key_dim : value_dim, 0,
-          head_seed(seed, index, head, side)};
+  TileShape tile = tile_of_any_head(*this, side);
+  if (!mla) tile.seed = head_seed(seed, index, head, side);
+  return tile;
 }
 
 bool LayerStore::lossless() const noexcept {

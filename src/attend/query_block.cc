@@ -48,15 +48,16 @@ void QueryBlock::prepare(const Reader& reader, std::int64_t turn, Prepared& form
   const auto stride = static_cast<std::ptrdiff_t>(reader.query_bytes);
   const float* from = turn == 0 ? plain_.data() : turned(turn);
   std::byte* to = form.bytes.take(static_cast<std::size_t>(rows_ * stride));
-  std::vector<float> rotated(reader.rotates ? static_cast<std::size_t>(dim_) : 0);
+  if (reader.rotates) {
+    const auto rows = static_cast<std::size_t>(rows_);
+    const auto dim = static_cast<std::size_t>(dim_);
+    float* rotated = rotated_.take_floats(rows * dim);
+    std::copy_n(from, rows * dim, rotated);
+    reader.codec->rotate[static_cast<std::size_t>(reader.isa)](reader.shape, rotated, rows, dim);
+    from = rotated;
+  }
   for (std::int64_t row = 0; row < rows_; ++row, from += dim_) {
-    const float* query = from;
-    if (reader.rotates) {
-      std::copy_n(from, dim_, rotated.data());
-      reader.codec->rotate[static_cast<std::size_t>(reader.isa)](reader.shape, rotated.data());
-      query = rotated.data();
-    }
-    reader.kernel->prepare(query, reader.dim, reader.split, to + row * stride);
+    reader.kernel->prepare(from, reader.dim, reader.split, to + row * stride);
   }
   form.turn = turn;
   form.ready = true;

@@ -57,6 +57,7 @@ class QueryBlock {
   std::vector<float> plain_;   // [row][key_dim]
   std::vector<float> turned_;  // the same, turned back by turn_
   std::int64_t turn_ = 0;
+  Scratch rotated_;    // to prepare a form
   Prepared forms_[2];  // for rows, for sealed pages
   Scratch folded_;     // with numbers of a page
 };

@@ -14,6 +14,11 @@ namespace {
 
 constexpr float kNothing = -std::numeric_limits<float>::infinity();
 
+// Of a difference to a maximum, which one side of each merge has to itself.
+float exp2_below(float difference) noexcept {
+  return difference == 0.0f ? 1.0f : std::exp2(difference);
+}
+
 }  // namespace
 
 void state_clear(float* o, float* m, float* l, std::int64_t count, std::int64_t dim) noexcept {
@@ -33,8 +38,8 @@ void state_merge(float* o, float* m, float* l, const float* o2, const float* m2,
       continue;
     }
     const float top = std::max(m[i], m2[i]);
-    const float keep = std::exp2(m[i] - top);
-    const float take = std::exp2(m2[i] - top);
+    const float keep = exp2_below(m[i] - top);
+    const float take = exp2_below(m2[i] - top);
     for (std::int64_t c = 0; c < dim; ++c) o[c] = o[c] * keep + o2[c] * take;
     l[i] = l[i] * keep + l2[i] * take;
     m[i] = top;

@@ -1,12 +1,15 @@
-// Objects that tasks work with for a while and leave for the next. The one left last is taken
-// first: it is most likely still in the taker's cache.
+// Objects that tasks work with for a while and leave for the next. A thread takes the one it left
+// last, if that is still there: what it holds is most likely in that thread's cache, and to get it
+// from another core's costs more than some work items do.
 //
 // Thread-safety: any thread.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <mutex>
 #include <new>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -21,8 +24,12 @@ class Shelf {
     {
       const std::lock_guard lock(mutex_);
       if (!left_.empty()) {
-        std::unique_ptr<T> taken = std::move(left_.back());
-        left_.pop_back();
+        auto at = std::find_if(left_.begin(), left_.end(), [](const Left& left) {
+          return left.by == std::this_thread::get_id();
+        });
+        if (at == left_.end()) at = left_.begin();
+        std::unique_ptr<T> taken = std::move(at->object);
+        left_.erase(at);
         return taken;
       }
     }
@@ -36,15 +43,35 @@ class Shelf {
   void leave(std::unique_ptr<T> object) noexcept {
     const std::lock_guard lock(mutex_);
     try {
-      left_.push_back(std::move(object));
+      left_.push_back({std::this_thread::get_id(), std::move(object)});
     } catch (const std::bad_alloc&) {
       // The object goes, and the next taker makes one.
     }
   }
 
  private:
+  struct Left {
+    std::thread::id by;
+    std::unique_ptr<T> object;
+  };
+
   std::mutex mutex_;
-  std::vector<std::unique_ptr<T>> left_;
+  std::vector<Left> left_;
+};
+
+// An object from a shelf, until it is left there again.
+template <typename T>
+class Lent {
+ public:
+  explicit Lent(Shelf<T>& shelf) : shelf_(shelf), object_(shelf.take()) {}
+  ~Lent() { shelf_.leave(std::move(object_)); }
+  Lent(const Lent&) = delete;
+  Lent& operator=(const Lent&) = delete;
+  T& operator*() const noexcept { return *object_; }
+
+ private:
+  Shelf<T>& shelf_;
+  std::unique_ptr<T> object_;
 };
 
 }  // namespace quire

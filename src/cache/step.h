@@ -116,7 +116,12 @@ class StepCore : public std::enable_shared_from_this<StepCore> {
   const std::vector<Query>& queries_of(const StepPart& part, const Layer& layer);
   const std::vector<PageSlice>& slices_of(const StepPart& part, const Layer& layer);
   std::int64_t columns_of(const StepPart& part, const Layer& layer);
-  Result<void> run_states(int index, const TensorView& q, const StateView& out);
+  template <typename View>
+  Result<const Layer*> attended_layer(int index, const TensorView& q, const View& out,
+                                      bool null) const;
+  // Writes states and, where `out` is not null, what they come to.
+  Result<void> run_states(const Layer& layer, const TensorView& q, const StateView& states,
+                          const OutputView* out);
   void finish() noexcept;  // Requires: the store's lock too
 
   const CacheLayout& layout() const noexcept { return cache->layout(); }

@@ -4,13 +4,11 @@
 #include <atomic>
 #include <limits>
 #include <new>
-#include <thread>
 
-#include "attend/block_walk.h"
 #include "base/error.h"
 #include "base/numbers.h"
+#include "cache/attend_work.h"
 #include "cache/read.h"
-#include "cache/shelf.h"
 #include "cache/step.h"
 #include "cache/visible.h"
 
@@ -18,10 +16,6 @@ namespace quire {
 namespace {
 
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
-
-float sink_of(const Layer& layer, int query_head) {
-  return layer.sinks.empty() ? kMinusInfinity : layer.sinks[static_cast<std::size_t>(query_head)];
-}
 
 }  // namespace
 
@@ -139,179 +133,18 @@ Result<void> StepCore::set_exceptions(const std::vector<std::int64_t>& tokens) {
 
 // --- attention -------------------------------------------------------------------------------
 
-namespace {
-
-// An object from a shelf, until it is left there again.
-template <typename T>
-class Lent {
- public:
-  explicit Lent(Shelf<T>& shelf) : shelf_(shelf), object_(shelf.take()) {}
-  ~Lent() { shelf_.leave(std::move(object_)); }
-  Lent(const Lent&) = delete;
-  Lent& operator=(const Lent&) = delete;
-  T& operator*() const noexcept { return *object_; }
-
- private:
-  Shelf<T>& shelf_;
-  std::unique_ptr<T> object_;
-};
-
-// States of [rows][heads][dim], in one piece.
-StateView states_in(Scratch& scratch, std::int64_t rows, std::int64_t heads, std::int64_t dim) {
-  float* floats = scratch.take_floats(static_cast<std::size_t>(rows * heads * (dim + 2)));
-  return {floats, floats + rows * heads * dim, floats + rows * heads * (dim + 1), rows, heads, dim};
-}
-
-// The attention of one sequence's queries, as tasks that write different states, so that their
-// order is free. Many queries are cut into blocks, a head each. Few are cut into the work items of
-// the history, and those into ranges of heads; the last to finish a range of heads merges the
-// states of the items, in order.
-class SequenceWork {
- public:
-  // `wanted`: tasks that all threads need to be busy; what comes out does not depend on it.
-  SequenceWork(const Layer& layer, const std::vector<PageSlice>& slices,
-               const std::vector<Query>& queries, const TensorView& q, const StateView& out,
-               std::size_t wanted, Shelf<WalkRoom>& rooms, Shelf<Scratch>& scratch)
-      : rooms_(rooms),
-        states_scratch_(scratch),
-        slices_(slices),
-        queries_(queries),
-        task_{&layer.store, layer.math, slices_, queries_, q},
-        out_(out) {
-    const std::size_t block = block_queries(task_);
-    for (std::size_t at = 0; at < queries_.size(); at += block) {
-      blocks_.push_back(task_.queries.subspan(at, std::min(block, queries_.size() - at)));
-    }
-    if (blocks_.size() == 1) cut_items();
-    const auto heads = static_cast<std::size_t>(layer.store.heads);
-    const std::size_t ranges =
-        blocks_.size() > 1 ? heads
-                           : std::clamp((wanted + pieces() - 1) / pieces(), std::size_t{1}, heads);
-    const std::size_t per_range = (heads + ranges - 1) / ranges;
-    for (std::size_t at = 0; at < heads; at += per_range) {
-      ranges_.push_back({static_cast<int>(at), static_cast<int>(std::min(heads, at + per_range))});
-    }
-    left_ = std::vector<std::atomic<std::size_t>>(ranges_.size());
-    walks_ = std::vector<Shelf<Walker>>(items_.empty() ? 0 : ranges_.size());
-    for (auto& left : left_) left = items_.size();
-  }
-
-  std::size_t tasks() const noexcept { return ranges_.size() * pieces(); }
-
-  void run(std::size_t index) {
-    // Blocks of queries inside heads, whose pages are then near. But ranges of heads inside items:
-    // threads that go on in step then keep to a range each, and so to what a walker has prepared.
-    const bool in_items = !items_.empty();
-    const std::size_t range = in_items ? index % ranges_.size() : index / pieces();
-    const std::size_t piece = in_items ? index / ranges_.size() : index % pieces();
-    AttendTask task = task_;
-    if (items_.empty()) {
-      task.queries = blocks_[piece];
-      const Lent<WalkRoom> room(rooms_);
-      attend_states(task, ranges_[range], out_, *room);
-      return;
-    }
-    task.queries = item_queries_;
-    std::unique_ptr<Walker> walker =
-        walks_[range].take([&] { return std::make_unique<Walker>(task, ranges_[range], rooms_); });
-    walker->walk.run(items_[piece], item_states(piece));
-    walks_[range].leave(std::move(walker));
-    if (left_[range].fetch_sub(1) == 1) merge(ranges_[range]);
-  }
-
- private:
-  struct Walker {
-    Walker(const AttendTask& task, HeadRange heads, Shelf<WalkRoom>& rooms)
-        : room(rooms), walk(task, heads, *room) {}
-    Lent<WalkRoom> room;
-    BlockWalk walk;
-  };
-
-  std::size_t pieces() const noexcept { return std::max(items_.size(), blocks_.size()); }
-
-  void cut_items() {
-    for (std::size_t at = 0; at < slices_.size();) {
-      std::size_t end = at + 1;
-      const std::int64_t item = item_of(slices_[at], *task_.store);
-      while (end < slices_.size() && item_of(slices_[end], *task_.store) == item) ++end;
-      items_.push_back(task_.slices.subspan(at, end - at));
-      at = end;
-    }
-    if (items_.size() < 2) {
-      items_.clear();
-      return;
-    }
-    item_queries_.assign(queries_.begin(), queries_.end());
-    for (std::size_t i = 0; i < queries_.size(); ++i) {
-      item_queries_[i].out_row = static_cast<std::int64_t>(i);
-    }
-    states_ =
-        states_in(*states_scratch_, static_cast<std::int64_t>(items_.size() * queries_.size()),
-                  out_.heads, out_.dim);
-  }
-
-  StateView item_states(std::size_t item) const noexcept {
-    const StateView& all = states_;
-    const auto rows = static_cast<std::int64_t>(queries_.size());
-    const std::int64_t first = static_cast<std::int64_t>(item) * rows * all.heads;
-    return {all.o + first * all.dim, all.m + first, all.l + first, rows, all.heads, all.dim};
-  }
-
-  void merge(HeadRange range) {
-    const std::int64_t group = out_.heads / task_.store->heads;
-    const std::int64_t first = range.begin * group;
-    const std::int64_t count = (range.end - range.begin) * group;
-    for (std::size_t i = 0; i < queries_.size(); ++i) {
-      const std::int64_t to = queries_[i].out_row * out_.heads + first;
-      const std::int64_t from = static_cast<std::int64_t>(i) * out_.heads + first;
-      state_clear(out_.o + to * out_.dim, out_.m + to, out_.l + to, count, out_.dim);
-      for (std::size_t item = 0; item < items_.size(); ++item) {
-        const StateView states = item_states(item);
-        state_merge(out_.o + to * out_.dim, out_.m + to, out_.l + to, states.o + from * out_.dim,
-                    states.m + from, states.l + from, count, out_.dim);
-      }
-    }
-  }
-
-  Shelf<WalkRoom>& rooms_;
-  Lent<Scratch> states_scratch_;
-  std::span<const PageSlice> slices_;
-  std::span<const Query> queries_;
-  AttendTask task_;
-  StateView out_;
-  std::vector<std::span<const Query>> blocks_;
-  std::vector<std::span<const PageSlice>> items_;  // empty: not cut into them
-  std::vector<Query> item_queries_;                // queries_ with rows of an item's states
-  StateView states_{};                             // [item][query]
-  std::vector<HeadRange> ranges_;
-  std::vector<Shelf<Walker>> walks_;            // [range]: those of threads between two items
-  std::vector<std::atomic<std::size_t>> left_;  // [range]: items not done
-};
-
-}  // namespace
-
-Result<void> StepCore::run_states(int index, const TensorView& q, const StateView& out) {
-  QUIRE_TRY(const Layer* layer, readable_layer("attend", index));
-  QUIRE_CHECK(check_query("attend", index, *layer, q));
-  if (out.o == nullptr || out.m == nullptr || out.l == nullptr) {
-    return fail(ErrorCode::invalid_argument, "attend: layer {}: the output is null", index);
-  }
-  if (out.tokens != q.tokens || out.heads != q.heads || out.dim != layer->store.value_dim) {
-    return fail(ErrorCode::mismatch,
-                "attend: layer {}: the output is [{}][{}][{}], expected [{}][{}][{}]", index,
-                out.tokens, out.heads, out.dim, q.tokens, q.heads, layer->store.value_dim);
-  }
-  if (data->parts.empty()) return {};
-  std::vector<std::unique_ptr<SequenceWork>> works;
+Result<void> StepCore::run_states(const Layer& layer, const TensorView& q, const StateView& states,
+                                  const OutputView* out) {
+  std::vector<std::unique_ptr<AttendWork>> works;
   std::vector<std::size_t> ends;  // of each one's tasks
-  static const std::size_t cores = std::max(1u, std::thread::hardware_concurrency());
-  const std::size_t wanted = (8 * cores + data->parts.size() - 1) / data->parts.size();
+  const std::size_t parts = data->parts.size();
   for (const StepPart& part : data->parts) {
-    works.push_back(std::make_unique<SequenceWork>(*layer, slices_of(part, *layer),
-                                                   queries_of(part, *layer), q, out, wanted,
-                                                   walk_rooms, state_scratch));
+    works.push_back(std::make_unique<AttendWork>(
+        AttendJob{layer, slices_of(part, layer), queries_of(part, layer), q, states, out}, parts,
+        walk_rooms, state_scratch));
     ends.push_back((ends.empty() ? 0 : ends.back()) + works.back()->tasks());
   }
+  if (works.empty()) return {};
   std::atomic<bool> out_of_memory = false;  // tasks must not throw
   cache->store->executor->run(ends.back(), [&](std::size_t task) {
     const auto end = std::upper_bound(ends.begin(), ends.end(), task);
@@ -326,16 +159,13 @@ Result<void> StepCore::run_states(int index, const TensorView& q, const StateVie
   return {};
 }
 
-Result<void> StepCore::attend_state(int index, const TensorView& q, const StateView& out) {
-  const std::lock_guard lock(mutex);
-  return run_states(index, q, out);
-}
-
-Result<void> StepCore::attend(int index, const TensorView& q, const OutputView& out) {
-  const std::lock_guard lock(mutex);
+// What attend writes: a tensor or states.
+template <typename View>
+Result<const Layer*> StepCore::attended_layer(int index, const TensorView& q, const View& out,
+                                              bool null) const {
   QUIRE_TRY(const Layer* layer, readable_layer("attend", index));
   QUIRE_CHECK(check_query("attend", index, *layer, q));
-  if (out.data == nullptr) {
+  if (null) {
     return fail(ErrorCode::invalid_argument, "attend: layer {}: the output is null", index);
   }
   const int dim = layer->store.value_dim;
@@ -344,20 +174,21 @@ Result<void> StepCore::attend(int index, const TensorView& q, const OutputView& 
                 "attend: layer {}: the output is [{}][{}][{}], expected [{}][{}][{}]", index,
                 out.tokens, out.heads, out.dim, q.tokens, q.heads, dim);
   }
-  const auto states = static_cast<std::size_t>(q.tokens * q.heads);
-  std::vector<float> o(states * static_cast<std::size_t>(dim));
-  std::vector<float> m(states);
-  std::vector<float> l(states);
-  QUIRE_CHECK(run_states(index, q, {o.data(), m.data(), l.data(), q.tokens, q.heads, dim}));
-  for (std::int64_t t = 0; t < q.tokens; ++t) {
-    for (std::int64_t h = 0; h < q.heads; ++h) {
-      const auto s = static_cast<std::size_t>(t * q.heads + h);
-      state_finish(out.data + t * out.token_stride + h * out.head_stride,
-                   o.data() + s * static_cast<std::size_t>(dim), m[s], l[s],
-                   sink_of(*layer, static_cast<int>(h)), dim);
-    }
-  }
-  return {};
+  return layer;
+}
+
+Result<void> StepCore::attend_state(int index, const TensorView& q, const StateView& out) {
+  const std::lock_guard lock(mutex);
+  const bool null = out.o == nullptr || out.m == nullptr || out.l == nullptr;
+  QUIRE_TRY(const Layer* layer, attended_layer(index, q, out, null));
+  return run_states(*layer, q, out, nullptr);
+}
+
+Result<void> StepCore::attend(int index, const TensorView& q, const OutputView& out) {
+  const std::lock_guard lock(mutex);
+  QUIRE_TRY(const Layer* layer, attended_layer(index, q, out, out.data == nullptr));
+  const Lent<Scratch> scratch(state_scratch);
+  return run_states(*layer, q, states_in(*scratch, q.tokens, q.heads, out.dim), &out);
 }
 
 Result<void> StepCore::scores(int index, const TensorView& q, float* out, std::int64_t elements,

@@ -69,9 +69,10 @@ struct Codec {
   // Attention on the codes, for each instruction set; null: pages are decoded to be attended to.
   std::array<const Kernel*, kIsas> kernels;
 
-  // For codecs whose kernels multiply in a basis of their own: turns a row [dim] into that basis,
-  // and back, by the instructions of a set. Null for the others.
-  using Rotate = void (*)(const TileShape& shape, float* row) noexcept;
+  // For codecs whose kernels multiply in a basis of their own: turns rows [dim], `stride` floats
+  // apart, into that basis, and back, by the instructions of a set. Null for the others.
+  using Rotate = void (*)(const TileShape& shape, float* rows, std::size_t count,
+                          std::size_t stride) noexcept;
   using Rotators = std::array<Rotate, kIsas>;
   Rotators rotate = {};
   Rotators rotate_back = {};

@@ -452,7 +452,7 @@ inline std::vector<double> logit_rounding(const History& history, const Query& q
   std::vector<float> rotated(q, q + g.key_dim);
   if (rounding_of(history.store, Side::key, true, isa) == Rounding::planes) {
     const auto turn = history.store.key_codec->rotate[0];
-    turn(history.store.tile(Side::key, kv_head), rotated.data());
+    turn(history.store.tile(Side::key, kv_head), rotated.data(), 1, 0);
   }
   std::vector<double> moved(size_of(history.tokens()));
   std::optional<ScoreRounding> of_page;

@@ -1,7 +1,9 @@
 // Attention through the surface, against softmax over plain rows in double.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
+#include <thread>
 
 #include "base/numbers.h"
 #include "cache/fixture.h"
@@ -203,6 +205,52 @@ TEST(Attend, RunsOnTheCallersExecutor) {
   EXPECT_EQ(run(&executor), own);
   EXPECT_GT(executor.runs, 0u);
   EXPECT_GT(executor.tasks, 1u);
+}
+
+// Items of the history are then taken by many threads at once, done in any order, and each thread
+// is new to what others have prepared.
+TEST(Attend, AnswersTheSameWhereEachTaskHasAThreadOfItsOwn) {
+  class Crowd : public Executor {
+   public:
+    void run(std::size_t count, const std::function<void(std::size_t)>& task) override {
+      std::vector<std::thread> threads;
+      for (std::size_t i = 0; i < count; ++i) {
+        threads.emplace_back([&, i] {
+          std::this_thread::sleep_for(std::chrono::microseconds(count - i) * 20);
+          task(i);
+        });
+      }
+      for (std::thread& thread : threads) thread.join();
+      most = std::max(most, count);
+    }
+    std::size_t most = 0;
+  };
+  Crowd crowd;
+  for (const char* codec : {"int8", "tq4"}) {
+    CacheSpec spec = layer_spec(4, 4, 4);
+    spec.set_codec(codec, codec);
+    spec.layers[0].sinks.assign(8, 0.5f);
+    const auto run = [&](Executor* given, std::vector<float>& states) {
+      spec.executor = given;
+      Cache cache = Cache::create(spec).value();
+      const Sequence a = filled(cache, 300);
+      const Sequence b = filled(cache, 130, 1);
+      Step step = stepped(cache, batch_of(a, 300, 2).add(b.id(), 130, 1));
+      const Rows q = known_queries(3, 8, 4);
+      states.assign(3 * 8 * 6, 0.0f);
+      step.attend_state(
+              0, q.view(),
+              {states.data(), states.data() + 3 * 8 * 4, states.data() + 3 * 8 * 5, 3, 8, 4})
+          .value();
+      return attend(step, spec, 0, q).data;
+    };
+    std::vector<float> alone_states;
+    std::vector<float> crowd_states;
+    const std::vector<float> alone = run(nullptr, alone_states);
+    EXPECT_EQ(run(&crowd, crowd_states), alone) << codec;
+    EXPECT_EQ(crowd_states, alone_states) << codec;
+  }
+  EXPECT_GT(crowd.most, 8u);  // more tasks than items of one sequence
 }
 
 // --- states --------------------------------------------------------------------------------------

@@ -52,8 +52,8 @@ struct Page {
         shape(s),
         sealed(encode(c, s, rows)),
         decoded(decode(c, s, sealed, 0, s.slots)) {
-    for (int slot = 0; slot < s.slots && c.rotate[0] != nullptr; ++slot) {
-      c.rotate[0](s, &decoded[size_of(slot * s.dim)]);
+    if (c.rotate[0] != nullptr) {
+      c.rotate[0](s, decoded.data(), size_of(s.slots), size_of(s.dim));
     }
     if (!expands()) return;
     expanded.resize(kernel->expanded_bytes(s.side, s.padded_slots(), s.dim));

@@ -238,8 +238,7 @@ TEST(PlaneKernel, TheLargestSumsDoNotOverflow) {
       }
       page.kernel->expand(Side::key, page.side(false), page.expanded.data());
       page.decoded = test::decode(codec, shape, page.sealed, 0, 32);
-      for (int slot = 0; slot < 32; ++slot)
-        codec.rotate[0](shape, &page.decoded[size_of(slot * dim)]);
+      codec.rotate[0](shape, page.decoded.data(), 32, size_of(dim));
       for (const float q : {1.0f, -1.0f}) {
         for (const bool of_expanded : page.forms()) {
           const std::vector<float> out =

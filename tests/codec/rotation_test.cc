@@ -123,18 +123,20 @@ TEST(Rotation, EveryInstructionSetGivesTheSameBits) {
   std::uniform_int_distribution<int> exponents(-12, 12);
   const auto check = [&](int dim) {
     const TileShape shape = shape_of(dim, random());
-    std::vector<float> row(size_of(dim));
-    for (float& x : row) x = std::ldexp(gauss(random), exponents(random));
-    row[0] = -0.0f;
-    std::vector<float> turned = row;
-    rotate(shape, turned.data());
+    const std::size_t count = random() % 4;
+    const std::size_t stride = size_of(dim) + random() % 3;
+    std::vector<float> rows(count * stride);
+    for (float& x : rows) x = std::ldexp(gauss(random), exponents(random));
+    if (count > 0) rows[0] = -0.0f;
+    std::vector<float> turned = rows;
+    for (std::size_t i = 0; i < count; ++i) rotate(shape, turned.data() + i * stride);
     std::vector<float> back = turned;
-    rotate_back(shape, back.data());
+    for (std::size_t i = 0; i < count; ++i) rotate_back(shape, back.data() + i * stride);
     for (const Isa isa : isas_found()) {
-      std::vector<float> found = row;
-      kRotators[static_cast<std::size_t>(isa)](shape, found.data());
+      std::vector<float> found = rows;
+      kRotators[static_cast<std::size_t>(isa)](shape, found.data(), count, stride);
       ASSERT_TRUE(test::same_bits(found, turned)) << dim << ' ' << name_of(isa);
-      kRotatorsBack[static_cast<std::size_t>(isa)](shape, found.data());
+      kRotatorsBack[static_cast<std::size_t>(isa)](shape, found.data(), count, stride);
       ASSERT_TRUE(test::same_bits(found, back)) << dim << ' ' << name_of(isa) << ", back";
     }
   };
@@ -149,8 +151,8 @@ TEST(Rotation, TouchesNothingOutsideTheRow) {
     for (const int dim : {2, 6, 10, 16, 18, 22, 36, 64, 80, 126, 1024}) {
       for (const std::size_t begin : {std::size_t{1}, std::size_t{3}, std::size_t{16}}) {
         std::vector<float> all(begin + size_of(dim) + 16, 7.0f);
-        kRotators[static_cast<std::size_t>(isa)](shape_of(dim), all.data() + begin);
-        kRotatorsBack[static_cast<std::size_t>(isa)](shape_of(dim), all.data() + begin);
+        kRotators[static_cast<std::size_t>(isa)](shape_of(dim), all.data() + begin, 1, 0);
+        kRotatorsBack[static_cast<std::size_t>(isa)](shape_of(dim), all.data() + begin, 1, 0);
         for (std::size_t i = 0; i < all.size(); ++i) {
           if (i >= begin && i < begin + size_of(dim)) continue;
           ASSERT_EQ(all[i], 7.0f) << dim << ' ' << name_of(isa) << ' ' << i;

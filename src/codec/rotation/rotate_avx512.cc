@@ -7,9 +7,16 @@
 
 namespace quire {
 
-void rotate_avx512(const TileShape& shape, float* row) noexcept { LaneRotation(shape).turn(row); }
-void rotate_back_avx512(const TileShape& shape, float* row) noexcept {
-  LaneRotation(shape).turn_back(row);
+void rotate_rows_avx512(const TileShape& shape, float* rows, std::size_t count,
+                        std::size_t stride) noexcept {
+  const LaneRotation rotation(shape);
+  for (std::size_t i = 0; i < count; ++i) rotation.turn(rows + i * stride);
+}
+
+void rotate_rows_back_avx512(const TileShape& shape, float* rows, std::size_t count,
+                             std::size_t stride) noexcept {
+  const LaneRotation rotation(shape);
+  for (std::size_t i = 0; i < count; ++i) rotation.turn_back(rows + i * stride);
 }
 
 }  // namespace quire

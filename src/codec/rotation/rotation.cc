@@ -90,4 +90,14 @@ void rotate_back(const TileShape& shape, float* row) noexcept {
   apply_signs(shape, row);
 }
 
+void rotate_rows(const TileShape& shape, float* rows, std::size_t count,
+                 std::size_t stride) noexcept {
+  for (std::size_t i = 0; i < count; ++i) rotate(shape, rows + i * stride);
+}
+
+void rotate_rows_back(const TileShape& shape, float* rows, std::size_t count,
+                      std::size_t stride) noexcept {
+  for (std::size_t i = 0; i < count; ++i) rotate_back(shape, rows + i * stride);
+}
+
 }  // namespace quire

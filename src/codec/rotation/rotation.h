@@ -55,18 +55,26 @@ Transform transform_of(int dim) noexcept;
 void rotate(const TileShape& shape, float* row) noexcept;
 void rotate_back(const TileShape& shape, float* row) noexcept;
 
-// The same to the bit, by the instructions of a set.
+// The same for rows `stride` floats apart, and to the bit by the instructions of a set.
+void rotate_rows(const TileShape& shape, float* rows, std::size_t count,
+                 std::size_t stride) noexcept;
+void rotate_rows_back(const TileShape& shape, float* rows, std::size_t count,
+                      std::size_t stride) noexcept;
 #if defined(__x86_64__)
-void rotate_avx2(const TileShape& shape, float* row) noexcept;
-void rotate_avx512(const TileShape& shape, float* row) noexcept;
-void rotate_back_avx2(const TileShape& shape, float* row) noexcept;
-void rotate_back_avx512(const TileShape& shape, float* row) noexcept;
-inline constexpr Codec::Rotators kRotators = {rotate, rotate_avx2, rotate_avx512};
-inline constexpr Codec::Rotators kRotatorsBack = {rotate_back, rotate_back_avx2,
-                                                  rotate_back_avx512};
+void rotate_rows_avx2(const TileShape& shape, float* rows, std::size_t count,
+                      std::size_t stride) noexcept;
+void rotate_rows_avx512(const TileShape& shape, float* rows, std::size_t count,
+                        std::size_t stride) noexcept;
+void rotate_rows_back_avx2(const TileShape& shape, float* rows, std::size_t count,
+                           std::size_t stride) noexcept;
+void rotate_rows_back_avx512(const TileShape& shape, float* rows, std::size_t count,
+                             std::size_t stride) noexcept;
+inline constexpr Codec::Rotators kRotators = {rotate_rows, rotate_rows_avx2, rotate_rows_avx512};
+inline constexpr Codec::Rotators kRotatorsBack = {rotate_rows_back, rotate_rows_back_avx2,
+                                                  rotate_rows_back_avx512};
 #else
-inline constexpr Codec::Rotators kRotators = {rotate};
-inline constexpr Codec::Rotators kRotatorsBack = {rotate_back};
+inline constexpr Codec::Rotators kRotators = {rotate_rows};
+inline constexpr Codec::Rotators kRotatorsBack = {rotate_rows_back};
 #endif
 
 }  // namespace quire

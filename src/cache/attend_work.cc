@@ -1,0 +1,187 @@
+#include "cache/attend_work.h"
+
+#include <algorithm>
+#include <limits>
+#include <thread>
+
+namespace quire {
+namespace {
+
+constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
+
+// Tasks per thread that keep all of them busy to the end.
+constexpr std::size_t kTasksPerThread = 8;
+
+}  // namespace
+
+float sink_of(const Layer& layer, int query_head) noexcept {
+  return layer.sinks.empty() ? kMinusInfinity : layer.sinks[static_cast<std::size_t>(query_head)];
+}
+
+StateView states_in(Scratch& scratch, std::int64_t rows, std::int64_t heads, std::int64_t dim) {
+  float* floats = scratch.take_floats(static_cast<std::size_t>(rows * heads * (dim + 2)));
+  return {floats, floats + rows * heads * dim, floats + rows * heads * (dim + 1), rows, heads, dim};
+}
+
+struct AttendWork::Walker {
+  Walker(const AttendTask& task, std::size_t in, const HeadRange& heads, Shelf<WalkRoom>& rooms)
+      : range(in), room(rooms), walk(task, heads, *room) {}
+
+  const std::size_t range;
+  Lent<WalkRoom> room;
+  BlockWalk walk;
+};
+
+AttendWork::AttendWork(const AttendJob& job, std::size_t works, Shelf<WalkRoom>& rooms,
+                       Shelf<Scratch>& scratch)
+    : job_(job),
+      task_{&job.layer.store, job.layer.math, job.slices, job.queries, job.q},
+      group_(job.states.heads / job.layer.store.heads),
+      rooms_(rooms),
+      scratch_(scratch) {
+  const std::size_t block = block_queries(task_);
+  for (std::size_t at = 0; at < job.queries.size(); at += block) {
+    blocks_.push_back(job.queries.subspan(at, std::min(block, job.queries.size() - at)));
+  }
+  if (blocks_.size() == 1) cut_items();
+  cut_heads(works);
+  progress_ = std::vector<Progress>(items_.empty() ? 0 : ranges_.size());
+  for (Progress& progress : progress_) progress.states.resize(items_.size());
+}
+
+AttendWork::~AttendWork() = default;
+
+void AttendWork::cut_items() {
+  const std::span<const PageSlice> slices = job_.slices;
+  for (std::size_t at = 0; at < slices.size();) {
+    std::size_t end = at + 1;
+    const std::int64_t item = item_of(slices[at], *task_.store);
+    while (end < slices.size() && item_of(slices[end], *task_.store) == item) ++end;
+    items_.push_back(slices.subspan(at, end - at));
+    at = end;
+  }
+  if (items_.size() < 2) {
+    items_.clear();
+    return;
+  }
+  item_queries_.assign(job_.queries.begin(), job_.queries.end());
+  for (std::size_t i = 0; i < item_queries_.size(); ++i) {
+    item_queries_[i].out_row = static_cast<std::int64_t>(i);
+  }
+}
+
+void AttendWork::cut_heads(std::size_t works) {
+  static const std::size_t cores = std::max(1u, std::thread::hardware_concurrency());
+  const auto heads = static_cast<std::size_t>(task_.store->heads);
+  std::size_t ranges = heads;
+  if (blocks_.size() == 1) {
+    const std::size_t wanted = (kTasksPerThread * cores + works - 1) / works;
+    ranges = std::max((wanted + pieces() - 1) / pieces(), std::min(cores, wanted));
+  }
+  const std::size_t per_range = std::max<std::size_t>(1, heads / std::min(ranges, heads));
+  for (std::size_t at = 0; at < heads; at += per_range) {
+    ranges_.push_back({static_cast<int>(at), static_cast<int>(std::min(heads, at + per_range))});
+  }
+  ranges_for_all_ = ranges_.size() >= cores;
+}
+
+void AttendWork::run(std::size_t index) {
+  if (!items_.empty()) return run_item();
+  // Blocks of queries inside heads, whose pages are then near.
+  const HeadRange& range = ranges_[index / pieces()];
+  AttendTask task = task_;
+  task.queries = blocks_[index % pieces()];
+  const Lent<WalkRoom> room(rooms_);
+  attend_states(task, range, job_.states, *room);
+  finish(task.queries, range);
+}
+
+// Takes an item that nobody has taken; there are as many as calls.
+void AttendWork::run_item() {
+  std::unique_ptr<Walker> walker = walkers_.take([] { return nullptr; });
+  std::size_t range = walker != nullptr ? walker->range : least_taken();
+  std::size_t item = 0;
+  while ((item = progress_[range].taken++) >= items_.size()) range = least_taken();
+  if (walker != nullptr && walker->range != range) walker.reset();  // the next gets its room
+  if (walker == nullptr) walker = walker_of(range);
+  const bool follows = ranges_for_all_ && item + 1 < items_.size();
+  std::unique_ptr<Scratch> states = scratch_.take();
+  walker->walk.run(items_[item], item_states(*states),
+                   follows ? &items_[item + 1].front() : nullptr);
+  item_done(range, item, std::move(states));
+  walkers_.leave(std::move(walker));
+}
+
+// The range with the fewest items taken, so that a thread that comes has one of its own.
+std::size_t AttendWork::least_taken() const noexcept {
+  std::size_t least = 0;
+  for (std::size_t range = 1; range < ranges_.size(); ++range) {
+    if (progress_[range].taken < progress_[least].taken) least = range;
+  }
+  return least;
+}
+
+std::unique_ptr<AttendWork::Walker> AttendWork::walker_of(std::size_t range) {
+  AttendTask task = task_;
+  task.queries = item_queries_;
+  return std::make_unique<Walker>(task, range, ranges_[range], rooms_);
+}
+
+StateView AttendWork::item_states(Scratch& scratch) const {
+  const auto rows = static_cast<std::int64_t>(item_queries_.size());
+  return states_in(scratch, rows, job_.states.heads, job_.states.dim);
+}
+
+void AttendWork::item_done(std::size_t range, std::size_t item, std::unique_ptr<Scratch> states) {
+  Progress& progress = progress_[range];
+  const std::lock_guard lock(progress.mutex);
+  progress.states[item] = std::move(states);
+  for (; progress.merged < items_.size(); ++progress.merged) {
+    std::unique_ptr<Scratch>& next = progress.states[progress.merged];
+    if (next == nullptr) return;
+    if (progress.merged == 0) clear(ranges_[range]);
+    merge(ranges_[range], item_states(*next));
+    scratch_.leave(std::move(next));
+  }
+  finish(job_.queries, ranges_[range]);
+}
+
+// Into the states of the job, for the query heads of a range.
+void AttendWork::merge(const HeadRange& range, const StateView& from) {
+  const StateView& to = job_.states;
+  const std::int64_t count = (range.end - range.begin) * group_;
+  std::int64_t of = range.begin * group_;
+  for (const Query& query : job_.queries) {
+    const std::int64_t at = query.out_row * to.heads + range.begin * group_;
+    state_merge(to.o + at * to.dim, to.m + at, to.l + at, from.o + of * to.dim, from.m + of,
+                from.l + of, count, to.dim);
+    of += to.heads;
+  }
+}
+
+// So that what is merged first is as it was.
+void AttendWork::clear(const HeadRange& range) {
+  const StateView& states = job_.states;
+  for (const Query& query : job_.queries) {
+    const std::int64_t at = query.out_row * states.heads + range.begin * group_;
+    state_clear(states.o + at * states.dim, states.m + at, states.l + at,
+                (range.end - range.begin) * group_, states.dim);
+  }
+}
+
+// From the states of the job to its output.
+void AttendWork::finish(std::span<const Query> queries, const HeadRange& range) {
+  if (job_.out == nullptr) return;
+  const OutputView& out = *job_.out;
+  const StateView& states = job_.states;
+  for (const Query& query : queries) {
+    for (std::int64_t head = range.begin * group_; head < range.end * group_; ++head) {
+      const std::int64_t at = query.out_row * states.heads + head;
+      state_finish(out.data + query.out_row * out.token_stride + head * out.head_stride,
+                   states.o + at * states.dim, states.m[at], states.l[at],
+                   sink_of(job_.layer, static_cast<int>(head)), states.dim);
+    }
+  }
+}
+
+}  // namespace quire

@@ -1,0 +1,92 @@
+// The attention of one sequence's queries in a step, as tasks that write different states, so that
+// their order is free.
+//
+// Many queries are cut into blocks, a head each. Few are cut into the work items of the history,
+// and those into ranges of heads. Items of a range are merged in order, each as soon as all before
+// it are: by the thread that made it, most often, while its states are near.
+//
+// A thread that works on items keeps to a range of heads of its own while there is one, and takes
+// its items in order: what it has prepared and the states that it merges then stay in one core's
+// cache, and it asks for the first page of the next item while it is at the last of this one.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "attend/block_walk.h"
+#include "cache/layout.h"
+#include "cache/shelf.h"
+
+namespace quire {
+
+// The logit of the sink that a query head attends to as well; -inf: none.
+float sink_of(const Layer& layer, int query_head) noexcept;
+
+// States of [rows][heads][dim], in one piece.
+StateView states_in(Scratch& scratch, std::int64_t rows, std::int64_t heads, std::int64_t dim);
+
+struct AttendJob {
+  const Layer& layer;
+  std::span<const PageSlice> slices;
+  std::span<const Query> queries;
+  TensorView q;
+  StateView states;
+  const OutputView* out;  // null: states are all that is wanted
+};
+
+class AttendWork {
+ public:
+  // `works`: that share the threads of an executor; what comes out does not depend on it.
+  AttendWork(const AttendJob& job, std::size_t works, Shelf<WalkRoom>& rooms,
+             Shelf<Scratch>& scratch);
+  ~AttendWork();
+  AttendWork(const AttendWork&) = delete;
+  AttendWork& operator=(const AttendWork&) = delete;
+
+  std::size_t tasks() const noexcept { return ranges_.size() * pieces(); }
+  // Each of 0 .. tasks() - 1 once, from any thread. Throws std::bad_alloc.
+  void run(std::size_t index);
+
+ private:
+  // A thread's walk, between two items.
+  struct Walker;
+
+  // Of the items of a range.
+  struct alignas(64) Progress {
+    std::atomic<std::size_t> taken = 0;
+    std::mutex mutex;                              // of what follows, and held to merge
+    std::vector<std::unique_ptr<Scratch>> states;  // [item]: those that wait to be merged
+    std::size_t merged = 0;
+  };
+
+  std::size_t pieces() const noexcept { return std::max(items_.size(), blocks_.size()); }
+  void cut_items();
+  void cut_heads(std::size_t works);
+  void run_item();
+  std::size_t least_taken() const noexcept;
+  std::unique_ptr<Walker> walker_of(std::size_t range);
+  StateView item_states(Scratch& scratch) const;
+  void item_done(std::size_t range, std::size_t item, std::unique_ptr<Scratch> states);
+  void clear(const HeadRange& range);
+  void merge(const HeadRange& range, const StateView& from);
+  void finish(std::span<const Query> queries, const HeadRange& range);
+
+  const AttendJob job_;
+  const AttendTask task_;
+  const std::int64_t group_;  // query heads of a kv head
+  Shelf<WalkRoom>& rooms_;
+  Shelf<Scratch>& scratch_;
+  std::vector<std::span<const Query>> blocks_;
+  std::vector<std::span<const PageSlice>> items_;  // empty: not cut into them
+  std::vector<Query> item_queries_;  // those of the job, with rows of an item's states
+  std::vector<HeadRange> ranges_;
+  bool ranges_for_all_ = false;     // threads have a range each
+  std::vector<Progress> progress_;  // [range]
+  Shelf<Walker> walkers_;
+};
+
+}  // namespace quire
