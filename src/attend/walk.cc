@@ -26,6 +26,18 @@ std::int64_t item_of(const PageSlice& slice, const LayerStore& store) noexcept {
   return (slice.page_end - 1) / store.page_tokens / kItemPages;
 }
 
+std::vector<WorkItem> cut_items(std::span<const PageSlice> slices, const LayerStore& store) {
+  std::vector<WorkItem> items;
+  while (!slices.empty()) {
+    std::size_t count = 1;
+    const std::int64_t item = item_of(slices[0], store);
+    while (count < slices.size() && item_of(slices[count], store) == item) ++count;
+    items.push_back(slices.first(count));
+    slices = slices.subspan(count);
+  }
+  return items;
+}
+
 void attend_states(const AttendTask& task, HeadRange heads, const StateView& out) {
   WalkRoom room;
   attend_states(task, heads, out, room);

@@ -78,6 +78,10 @@ std::size_t block_queries(const AttendTask& task) noexcept;
 // The work item that a slice belongs to. States of items, merged in order, are the state of all.
 std::int64_t item_of(const PageSlice& slice, const LayerStore& store) noexcept;
 
+// Slices of one work item.
+using WorkItem = std::span<const PageSlice>;
+std::vector<WorkItem> cut_items(std::span<const PageSlice> slices, const LayerStore& store);
+
 // Writes the states of all queries for the query heads that read the kv heads of `heads`.
 // out: [out_rows][query heads][value_dim].
 void attend_states(const AttendTask& task, HeadRange heads, const StateView& out);

@@ -43,32 +43,19 @@ AttendWork::AttendWork(const AttendJob& job, std::size_t works, Shelf<WalkRoom>&
   for (std::size_t at = 0; at < job.queries.size(); at += block) {
     blocks_.push_back(job.queries.subspan(at, std::min(block, job.queries.size() - at)));
   }
-  if (blocks_.size() == 1) cut_items();
+  if (blocks_.size() == 1 && job.items.size() > 1) {
+    items_ = job.items;
+    item_queries_.assign(job.queries.begin(), job.queries.end());
+    for (std::size_t i = 0; i < item_queries_.size(); ++i) {
+      item_queries_[i].out_row = static_cast<std::int64_t>(i);
+    }
+  }
   cut_heads(works);
   progress_ = std::vector<Progress>(items_.empty() ? 0 : ranges_.size());
   for (Progress& progress : progress_) progress.states.resize(items_.size());
 }
 
 AttendWork::~AttendWork() = default;
-
-void AttendWork::cut_items() {
-  const std::span<const PageSlice> slices = job_.slices;
-  for (std::size_t at = 0; at < slices.size();) {
-    std::size_t end = at + 1;
-    const std::int64_t item = item_of(slices[at], *task_.store);
-    while (end < slices.size() && item_of(slices[end], *task_.store) == item) ++end;
-    items_.push_back(slices.subspan(at, end - at));
-    at = end;
-  }
-  if (items_.size() < 2) {
-    items_.clear();
-    return;
-  }
-  item_queries_.assign(job_.queries.begin(), job_.queries.end());
-  for (std::size_t i = 0; i < item_queries_.size(); ++i) {
-    item_queries_[i].out_row = static_cast<std::int64_t>(i);
-  }
-}
 
 void AttendWork::cut_heads(std::size_t works) {
   static const std::size_t cores = std::max(1u, std::thread::hardware_concurrency());
@@ -109,7 +96,7 @@ void AttendWork::run_item() {
   walker->walk.run(items_[item], item_states(*states),
                    follows ? &items_[item + 1].front() : nullptr);
   item_done(range, item, std::move(states));
-  walkers_.leave(std::move(walker));
+  if (!all_taken()) walkers_.leave(std::move(walker));
 }
 
 // The range with the fewest items taken, so that a thread that comes has one of its own.
@@ -119,6 +106,10 @@ std::size_t AttendWork::least_taken() const noexcept {
     if (progress_[range].taken < progress_[least].taken) least = range;
   }
   return least;
+}
+
+bool AttendWork::all_taken() const noexcept {
+  return progress_[least_taken()].taken >= items_.size();
 }
 
 std::unique_ptr<AttendWork::Walker> AttendWork::walker_of(std::size_t range) {

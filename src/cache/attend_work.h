@@ -32,6 +32,7 @@ StateView states_in(Scratch& scratch, std::int64_t rows, std::int64_t heads, std
 struct AttendJob {
   const Layer& layer;
   std::span<const PageSlice> slices;
+  std::span<const WorkItem> items;  // of the slices
   std::span<const Query> queries;
   TensorView q;
   StateView states;
@@ -64,10 +65,10 @@ class AttendWork {
   };
 
   std::size_t pieces() const noexcept { return std::max(items_.size(), blocks_.size()); }
-  void cut_items();
   void cut_heads(std::size_t works);
   void run_item();
   std::size_t least_taken() const noexcept;
+  bool all_taken() const noexcept;
   std::unique_ptr<Walker> walker_of(std::size_t range);
   StateView item_states(Scratch& scratch) const;
   void item_done(std::size_t range, std::size_t item, std::unique_ptr<Scratch> states);
@@ -81,7 +82,7 @@ class AttendWork {
   Shelf<WalkRoom>& rooms_;
   Shelf<Scratch>& scratch_;
   std::vector<std::span<const Query>> blocks_;
-  std::vector<std::span<const PageSlice>> items_;  // empty: not cut into them
+  std::span<const WorkItem> items_;  // empty: not cut into them
   std::vector<Query> item_queries_;  // those of the job, with rows of an item's states
   std::vector<HeadRange> ranges_;
   bool ranges_for_all_ = false;     // threads have a range each

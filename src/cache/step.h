@@ -102,6 +102,7 @@ class StepCore : public std::enable_shared_from_this<StepCore> {
   // all layers of the group.
   struct Sight {
     std::vector<PageSlice> slices;
+    std::vector<WorkItem> items;  // of the slices
     std::vector<Query> queries;
   };
   std::vector<Sight> sights;  // [part][group]
@@ -115,6 +116,7 @@ class StepCore : public std::enable_shared_from_this<StepCore> {
   Sight& sight_of(const StepPart& part, int group);
   const std::vector<Query>& queries_of(const StepPart& part, const Layer& layer);
   const std::vector<PageSlice>& slices_of(const StepPart& part, const Layer& layer);
+  const std::vector<WorkItem>& items_of(const StepPart& part, const Layer& layer);
   std::int64_t columns_of(const StepPart& part, const Layer& layer);
   template <typename View>
   Result<const Layer*> attended_layer(int index, const TensorView& q, const View& out,

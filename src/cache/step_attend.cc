@@ -77,6 +77,13 @@ const std::vector<PageSlice>& StepCore::slices_of(const StepPart& part, const La
   return sight.slices;
 }
 
+const std::vector<WorkItem>& StepCore::items_of(const StepPart& part, const Layer& layer) {
+  const std::vector<PageSlice>& slices = slices_of(part, layer);
+  Sight& sight = sight_of(part, layer.group);
+  if (sight.items.empty()) sight.items = cut_items(slices, layer.store);
+  return sight.items;
+}
+
 std::int64_t StepCore::columns_of(const StepPart& part, const Layer& layer) {
   return count_slots(slices_of(part, layer));
 }
@@ -139,9 +146,10 @@ Result<void> StepCore::run_states(const Layer& layer, const TensorView& q, const
   std::vector<std::size_t> ends;  // of each one's tasks
   const std::size_t parts = data->parts.size();
   for (const StepPart& part : data->parts) {
-    works.push_back(std::make_unique<AttendWork>(
-        AttendJob{layer, slices_of(part, layer), queries_of(part, layer), q, states, out}, parts,
-        walk_rooms, state_scratch));
+    works.push_back(
+        std::make_unique<AttendWork>(AttendJob{layer, slices_of(part, layer), items_of(part, layer),
+                                               queries_of(part, layer), q, states, out},
+                                     parts, walk_rooms, state_scratch));
     ends.push_back((ends.empty() ? 0 : ends.back()) + works.back()->tasks());
   }
   if (works.empty()) return {};

@@ -24,7 +24,7 @@ namespace quire {
 namespace {
 
 template <int R>
-QUIRE_INLINE Quad load_rows(const float* from) {
+QUIRE_INLINE Quad load_quad(const float* from) {
   if constexpr (R == 4) {
     Quad rows;
     std::memcpy(&rows, from, sizeof rows);
@@ -33,7 +33,7 @@ QUIRE_INLINE Quad load_rows(const float* from) {
   return Quad{from[0], R > 1 ? from[1] : 0.0f, R > 2 ? from[2] : 0.0f, 0.0f};
 }
 template <int R>
-QUIRE_INLINE void store_rows_of(float* to, const Quad& rows) {
+QUIRE_INLINE void store_quad(float* to, const Quad& rows) {
   if constexpr (R == 4) {
     std::memcpy(to, &rows, sizeof rows);
   } else {
@@ -75,7 +75,7 @@ QUIRE_INLINE void weigh_some(const PageSide& values, const Logits& logits, int r
     }
   });
   const Quad found = largest_of_rows(largest) * logits.scale;
-  const Quad before = load_rows<R>(logits.top + row);
+  const Quad before = load_quad<R>(logits.top + row);
   const Quad top = found > before ? found : before;
   const Quad finite = finite_top(top);
 
@@ -100,11 +100,10 @@ QUIRE_INLINE void weigh_some(const PageSide& values, const Logits& logits, int r
 
   const Quad total = sums_of_rows(sums);
   const Quad seen_top = total == total ? top : total;
-  store_rows_of<R>(logits.keep + row, exp2(load_rows<R>(logits.base + row) - finite));
-  store_rows_of<R>(logits.sum + row,
-                   load_rows<R>(logits.sum + row) * exp2(before - finite) + total);
-  store_rows_of<R>(logits.top + row, seen_top);
-  store_rows_of<R>(logits.base + row, seen_top);
+  store_quad<R>(logits.keep + row, exp2(load_quad<R>(logits.base + row) - finite));
+  store_quad<R>(logits.sum + row, load_quad<R>(logits.sum + row) * exp2(before - finite) + total);
+  store_quad<R>(logits.top + row, seen_top);
+  store_quad<R>(logits.base + row, seen_top);
 }
 
 template <template <int, int> class Rows, int V>

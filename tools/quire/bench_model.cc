@@ -41,7 +41,7 @@
 #include "options.h"
 #include "print.h"
 #include "quire/cache.hpp"
-#include "rates.h"
+#include "read_meter.h"
 
 namespace quire::tool {
 namespace {
@@ -208,10 +208,8 @@ Bench::Bench(const Options& options) : options_(options), model_(options.model.l
 }
 
 void Bench::measure_bandwidth() {
-  const std::string isa = build_info().isa_chosen;
-  const double now = options_.quick ? measure_rates(isa, options_.threads(), true).read_gbps
-                                    : measure_read(isa, options_.threads());
-  read_gbps_ = std::max(read_gbps_, now);
+  const ReadMeter meter(build_info().isa_chosen, options_.threads(), options_.quick);
+  read_gbps_ = std::max(read_gbps_, meter.best());
 }
 
 void Bench::round(const std::set<std::int64_t>& marks, const std::vector<std::int64_t>& depths,

@@ -1,20 +1,15 @@
 #include "rates.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <cstring>
-#include <new>
 #include <random>
 #include <thread>
 #include <vector>
 
-#include "machine.h"
-#include "quire/spec.hpp"
 #include "rates_loops.h"
+#include "read_meter.h"
 
 namespace quire::tool {
 namespace {
@@ -82,6 +77,8 @@ void multiply_scalar(std::int64_t turns, const std::byte* operands) noexcept {
 constexpr PeakLoop kScalarLoops[] = {{kRounds * 8 * 4, multiply_scalar}, {0, nullptr}};
 constexpr RateLoops kRateLoopsScalar = {read_scalar, kScalarLoops, nullptr, nullptr, nullptr};
 
+}  // namespace
+
 const RateLoops& loops_of(const std::string& isa) {
 #if defined(__x86_64__)
   if (isa == "avx2") return kRateLoopsAvx2;
@@ -90,6 +87,8 @@ const RateLoops& loops_of(const std::string& isa) {
   (void)isa;
   return kRateLoopsScalar;
 }
+
+namespace {
 
 // --- operands
 
@@ -128,10 +127,8 @@ Operands random_bytes() {
 // --- multiply-adds
 
 struct Effort {
-  double round_s;  // of a multiplying loop
+  double round_s;
   int rounds;
-  std::size_t read_bytes;
-  int read_rounds;
 };
 
 double peak_of(const PeakLoop& loop, const Operands& operands, int threads, const Effort& effort) {
@@ -150,62 +147,6 @@ std::optional<double> best_peak(const PeakLoop* loops, const Operands& operands,
   std::optional<double> best;
   for (; loops != nullptr && loops->run != nullptr; ++loops) {
     best = std::max(best.value_or(0), peak_of(*loops, operands, threads, effort));
-  }
-  return best;
-}
-
-// --- reads
-
-constexpr std::size_t kHugePage = 2 * MiB;
-
-// Fresh memory, aligned to huge pages, and made of them where asked for and where the system can.
-class Buffer {
- public:
-  Buffer(std::size_t bytes, bool huge) : mapped_bytes_(bytes + kHugePage) {
-    mapped_ =
-        ::mmap(nullptr, mapped_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (mapped_ == MAP_FAILED) throw std::bad_alloc();
-    const auto address = reinterpret_cast<std::uintptr_t>(mapped_);
-    data_ = static_cast<std::byte*>(mapped_) + (kHugePage - address % kHugePage) % kHugePage;
-#ifdef MADV_HUGEPAGE
-    if (huge) ::madvise(data_, bytes, MADV_HUGEPAGE);  // a wish
-#endif
-  }
-  ~Buffer() { ::munmap(mapped_, mapped_bytes_); }
-  Buffer(const Buffer&) = delete;
-  Buffer& operator=(const Buffer&) = delete;
-
-  std::byte* data() const { return data_; }
-
- private:
-  std::size_t mapped_bytes_;
-  void* mapped_;
-  std::byte* data_;
-};
-
-double best_read(const RateLoops& loops, int threads, const Effort& effort) {
-  constexpr std::size_t kStreams[] = {1, 8};
-  constexpr std::size_t kAhead[] = {0, 512, 4096};
-  constexpr std::size_t kUnit = 8 * 256;  // what the most streams read in turn
-  const auto count = static_cast<std::size_t>(threads);
-  const std::size_t slice = std::max(effort.read_bytes / count / kUnit, std::size_t{1}) * kUnit;
-  double best = 0;
-  for (const bool huge : {false, true}) {
-    const Buffer buffer(slice * count, huge);
-    const auto slice_of = [&](int thread) {
-      return buffer.data() + static_cast<std::size_t>(thread) * slice;
-    };
-    run_together(threads, [&](int thread) { std::memset(slice_of(thread), thread + 1, slice); });
-    for (int round = 0; round < effort.read_rounds; ++round) {
-      for (const std::size_t streams : kStreams) {
-        for (const std::size_t ahead : kAhead) {
-          const double seconds = run_together(threads, [&](int thread) {
-            sink = loops.read(slice_of(thread), slice, streams, ahead);
-          });
-          best = std::max(best, static_cast<double>(slice * count) / seconds / 1e9);
-        }
-      }
-    }
   }
   return best;
 }
@@ -257,24 +198,14 @@ void Rates::keep_larger(const Rates& again) {
   dot8_gmacs = std::max(dot8_gmacs, again.dot8_gmacs);
 }
 
-namespace {
-
-Effort whole_effort() { return {0.004, 12, uncached_bytes(), 6}; }
-
-}  // namespace
-
-double measure_read(const std::string& isa, int threads) {
-  return best_read(loops_of(isa), threads, whole_effort());
-}
-
 Rates measure_rates(const std::string& isa, int threads, bool quick) {
-  const Effort effort = quick ? Effort{0.0002, 2, MiB, 1} : whole_effort();
+  const Effort effort = quick ? Effort{0.0002, 2} : Effort{0.004, 12};
   const RateLoops& loops = loops_of(isa);
   const Operands f32 = random_f32();
   const Operands bytes = random_bytes();
   Rates rates;
   rates.threads = threads;
-  rates.read_gbps = best_read(loops, threads, effort);
+  rates.read_gbps = ReadMeter(isa, threads, quick).best();
   rates.fma_f32_gmacs = best_peak(loops.fma_f32, f32, threads, effort).value_or(0);
   rates.dot_bf16_gmacs = best_peak(loops.dot_bf16, random_bf16(), threads, effort);
   rates.dot16_gmacs = best_peak(loops.dot16, bytes, threads, effort);

@@ -13,6 +13,10 @@ namespace quire::tool {
 // They begin together; returns the seconds from there until the last is done.
 double run_together(int threads, const std::function<void(int thread)>& work);
 
+// The loops of the instruction set of that name ("scalar", "avx2", "avx512").
+struct RateLoops;  // rates_loops.h
+const RateLoops& loops_of(const std::string& isa);
+
 // The best of many short rounds, all threads at once. Rates are in 10^9 multiply-adds per second of
 // all threads together; none where the instruction set has no such instruction.
 struct Rates {
@@ -27,14 +31,9 @@ struct Rates {
   void keep_larger(const Rates& again);
 };
 
-// Measures with the instruction set of that name ("scalar", "avx2", "avx512"). Memory is read in
-// order and from several places in turn, with and without prefetch, in pages of the usual size and
-// in huge ones; the best counts. Cost: about 2 seconds and a buffer much larger than the caches;
-// `quick`: some milliseconds, and numbers that mean little.
+// Measures with the instruction set of that name, memory as a
+// ReadMeter does. Cost: about 2 seconds; `quick`: some milliseconds, and numbers that mean little.
 Rates measure_rates(const std::string& isa, int threads, bool quick);
-
-// The read bandwidth alone, in GB/s.
-double measure_read(const std::string& isa, int threads);
 
 // {"read_gbps", "fma_f32_gmacs", "dot_bf16_gmacs", "dot16_gmacs", "dot8_gmacs"}
 Json to_json(const Rates& rates);

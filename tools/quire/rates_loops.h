@@ -1,5 +1,5 @@
 // Loops that keep a core as busy as its instruction set allows: reads, and multiply-adds of each
-// kind. rates.cc times them on all threads at once.
+// kind. rates.cc and read_meter.cc time them on all threads at once.
 //
 // rates_avx2.cc and rates_avx512.cc are compiled for their set alone, so this header holds plain
 // structs only: an inline function shared with other files could be the copy the linker keeps.

@@ -1,0 +1,87 @@
+#include "read_meter.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <new>
+
+#include "machine.h"
+#include "quire/spec.hpp"
+#include "rates.h"
+#include "rates_loops.h"
+
+namespace quire::tool {
+namespace {
+
+constexpr std::size_t kHugePage = 2 * MiB;
+constexpr int kRounds = 6;
+
+volatile std::uint64_t sink;  // makes results look used
+
+}  // namespace
+
+// Fresh memory, aligned to huge pages, and made of them where asked for and where the system can.
+class ReadMeter::Buffer {
+ public:
+  Buffer(std::size_t bytes, bool huge) : mapped_bytes_(bytes + kHugePage) {
+    mapped_ =
+        ::mmap(nullptr, mapped_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (mapped_ == MAP_FAILED) throw std::bad_alloc();
+    const auto address = reinterpret_cast<std::uintptr_t>(mapped_);
+    data_ = static_cast<std::byte*>(mapped_) + (kHugePage - address % kHugePage) % kHugePage;
+#ifdef MADV_HUGEPAGE
+    if (huge) ::madvise(data_, bytes, MADV_HUGEPAGE);  // a wish
+#endif
+  }
+  ~Buffer() { ::munmap(mapped_, mapped_bytes_); }
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+
+  std::byte* data() const { return data_; }
+
+ private:
+  std::size_t mapped_bytes_;
+  void* mapped_;
+  std::byte* data_;
+};
+
+ReadMeter::ReadMeter(const std::string& isa, int threads, bool quick)
+    : loops_(loops_of(isa)), threads_(threads) {
+  constexpr std::size_t kUnit = 8 * 256;  // what the most streams read in turn
+  const std::size_t bytes = quick ? MiB : uncached_bytes();
+  const auto count = static_cast<std::size_t>(threads);
+  slice_ = std::max(bytes / count / kUnit, std::size_t{1}) * kUnit;
+  for (const bool huge : {false, true}) {
+    buffers_[huge] = std::make_unique<Buffer>(slice_ * count, huge);
+    run_together(threads, [&](int thread) {
+      std::memset(buffers_[huge]->data() + static_cast<std::size_t>(thread) * slice_, thread + 1,
+                  slice_);
+    });
+    for (int round = 0; round < (quick ? 1 : kRounds); ++round) {
+      for (const std::size_t streams : {1, 8}) {
+        for (const std::size_t ahead : {0, 512, 4096}) {
+          const Way way{huge, streams, ahead};
+          const double gbps = read(way);
+          if (gbps <= best_) continue;
+          best_ = gbps;
+          best_way_ = way;
+        }
+      }
+    }
+  }
+}
+
+ReadMeter::~ReadMeter() = default;
+
+double ReadMeter::read(const Way& way) const {
+  const std::byte* data = buffers_[way.huge]->data();
+  const double seconds = run_together(threads_, [&](int thread) {
+    sink = loops_.read(data + static_cast<std::size_t>(thread) * slice_, slice_, way.streams,
+                       way.ahead);
+  });
+  return static_cast<double>(slice_) * threads_ / seconds / 1e9;
+}
+
+}  // namespace quire::tool
