@@ -198,7 +198,8 @@ class QUIRE_API Step {
 
   // out[t][h] = softmax(q K) V over what token t sees, the step's own tokens included. `q` is
   // [tokens][query heads][key_dim], `out` is [tokens][query heads][value_dim]. A query that sees
-  // nothing gets zeros. Requires: the layer (or the one it reads) was put, cross layers excepted.
+  // nothing gets zeros. Requires: the layer (or the one it reads) was put, cross layers excepted;
+  // rows of `out` overlap neither each other nor `q`. After out_of_memory `out` holds anything.
   Result<void> attend(int layer, const TensorView& q, const OutputView& out);
   // The same, before division: states that merge with others'. Sinks are left to state_finish.
   Result<void> attend_state(int layer, const TensorView& q, const StateView& state);

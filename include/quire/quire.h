@@ -667,8 +667,8 @@ QUIRE_API quire_status quire_step_put_latent(quire_step* step, int layer,
 
 /* out[t][h] = softmax(q K) V over what token t sees, the step's own tokens included. `q` is
  * [tokens][query heads][key_dim], `out` [tokens][query heads][value_dim]. A query that sees
- * nothing gets zeros. Requires: the layer, or the one it reads, was put (a cross layer need not).
- */
+ * nothing gets zeros. Requires: the layer, or the one it reads, was put (a cross layer need not);
+ * rows of `out` overlap neither each other nor `q`. After out of memory `out` holds anything. */
 QUIRE_API quire_status quire_step_attend(quire_step* step, int layer, const quire_tensor* q,
                                          const quire_output* out);
 

@@ -98,9 +98,10 @@ BlockWalk::~BlockWalk() = default;
 // Heads inside pages: those of a layer lie side by side in a page, and memory is read fastest in
 // its order.
 void BlockWalk::run(std::span<const PageSlice> slices, const StateView& out,
-                    const PageSlice* following) {
+                    std::int64_t first_head, const PageSlice* following) {
+  const std::int64_t first = heads_.front().group.first - first_head;
   for (const Query& query : task_.queries) {
-    const std::int64_t at = query.out_row * out.heads + heads_.front().group.first;
+    const std::int64_t at = query.out_row * out.heads + first;
     std::fill_n(out.m + at, heads_.size() * group_, kNothing);
   }
   Sides own;
@@ -115,7 +116,7 @@ void BlockWalk::run(std::span<const PageSlice> slices, const StateView& out,
     const std::span<const PageSlice> unit = first_unit(slices);
     slices = slices.subspan(unit.size());
     if (unit.front().page_end > item_end_) {
-      end_item(out);
+      end_item(out, first_head);
       item_end_ = (item_of(unit.front(), *task_.store) + 1) * kItemPages * task_.store->page_tokens;
     }
     split_pages(unit);
@@ -130,9 +131,9 @@ void BlockWalk::run(std::span<const PageSlice> slices, const StateView& out,
       own = next;
     }
   }
-  end_item(out);
+  end_item(out, first_head);
   for (const Query& query : task_.queries) {
-    std::int64_t at = query.out_row * out.heads + heads_.front().group.first;
+    std::int64_t at = query.out_row * out.heads + first;
     for (std::size_t row = 0; row < heads_.size() * group_; ++row, ++at) {
       if (out.m[at] == kNothing)
         state_clear(out.o + at * out.dim, out.m + at, out.l + at, 1, out.dim);
@@ -160,14 +161,14 @@ void BlockWalk::take(Head& head) {
 }
 
 // Merges the item's states into the output and begins the next item.
-void BlockWalk::end_item(const StateView& out) {
+void BlockWalk::end_item(const StateView& out, std::int64_t first_head) {
   if (!touched_) return;
   touched_ = false;
   for (const Head& head : heads_) {
     if (turns_) join_sums(head);
     std::size_t row = head.first_row;
     for (const Query& query : task_.queries) {
-      std::int64_t at = query.out_row * out.heads + head.group.first;
+      std::int64_t at = query.out_row * out.heads + head.group.first - first_head;
       for (const std::size_t end = row + group_; row < end; ++row, ++at) {
         if (m_[row] == kNothing) continue;
         const float* sum = o_of(base_[0][row] == kNothing, row);
@@ -196,6 +197,7 @@ void BlockWalk::join_sums(const Head& head) {
   for (std::size_t row = head.first_row; row < end; ++row) {
     const std::size_t first = row;
     while (row < end && base_[1][row] != kNothing) ++row;
+    if (row == first) continue;
     reader.codec->rotate_back[static_cast<std::size_t>(reader.isa)](
         reader.shape, o_of(1, first), row - first, static_cast<std::size_t>(o_stride_));
   }

@@ -49,9 +49,9 @@ class BlockWalk {
   BlockWalk& operator=(const BlockWalk&) = delete;
 
   // Writes the states of all queries over `slices`, for the query heads that read the walk's heads.
-  // out: [out_rows][query heads][value_dim]. `following`: what the next run most likely begins
-  // with, to be fetched on the way, or null.
-  void run(std::span<const PageSlice> slices, const StateView& out,
+  // out: [out_rows][query heads from `first_head` on][value_dim]. `following`: what the next run
+  // most likely begins with, to be fetched on the way, or null.
+  void run(std::span<const PageSlice> slices, const StateView& out, std::int64_t first_head = 0,
            const PageSlice* following = nullptr);
 
  private:
@@ -73,7 +73,7 @@ class BlockWalk {
 
   Sides sides_of(const Head& head, const PageSlice& slice) const;
   void take(Head& head);
-  void end_item(const StateView& out);
+  void end_item(const StateView& out, std::int64_t first_head);
   void join_sums(const Head& head);
   void clear_item() noexcept;
   void begin_sums(bool turned, std::size_t row, std::size_t count) noexcept;

@@ -14,7 +14,7 @@ namespace {
 
 constexpr float kNothing = -std::numeric_limits<float>::infinity();
 
-// Of a difference to a maximum, which one side of each merge has to itself.
+// 2^difference, of one to a maximum: 0 for one side of each merge at least.
 float exp2_below(float difference) noexcept {
   return difference == 0.0f ? 1.0f : std::exp2(difference);
 }

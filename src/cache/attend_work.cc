@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <thread>
 
 namespace quire {
 namespace {
@@ -32,8 +31,8 @@ struct AttendWork::Walker {
   BlockWalk walk;
 };
 
-AttendWork::AttendWork(const AttendJob& job, std::size_t works, Shelf<WalkRoom>& rooms,
-                       Shelf<Scratch>& scratch)
+AttendWork::AttendWork(const AttendJob& job, std::size_t threads, std::size_t works,
+                       Shelf<WalkRoom>& rooms, Shelf<Scratch>& scratch)
     : job_(job),
       task_{&job.layer.store, job.layer.math, job.slices, job.queries, job.q},
       group_(job.states.heads / job.layer.store.heads),
@@ -50,26 +49,26 @@ AttendWork::AttendWork(const AttendJob& job, std::size_t works, Shelf<WalkRoom>&
       item_queries_[i].out_row = static_cast<std::int64_t>(i);
     }
   }
-  cut_heads(works);
+  cut_heads(threads, works);
   progress_ = std::vector<Progress>(items_.empty() ? 0 : ranges_.size());
   for (Progress& progress : progress_) progress.states.resize(items_.size());
 }
 
 AttendWork::~AttendWork() = default;
 
-void AttendWork::cut_heads(std::size_t works) {
-  static const std::size_t cores = std::max(1u, std::thread::hardware_concurrency());
+void AttendWork::cut_heads(std::size_t threads, std::size_t works) {
   const auto heads = static_cast<std::size_t>(task_.store->heads);
   std::size_t ranges = heads;
   if (blocks_.size() == 1) {
-    const std::size_t wanted = (kTasksPerThread * cores + works - 1) / works;
-    ranges = std::max((wanted + pieces() - 1) / pieces(), std::min(cores, wanted));
+    const std::size_t wanted = (kTasksPerThread * threads + works - 1) / works;
+    ranges = std::max((wanted + pieces() - 1) / pieces(), std::min(threads, wanted));
+    ranges = std::min(ranges, heads);
   }
-  const std::size_t per_range = std::max<std::size_t>(1, heads / std::min(ranges, heads));
-  for (std::size_t at = 0; at < heads; at += per_range) {
-    ranges_.push_back({static_cast<int>(at), static_cast<int>(std::min(heads, at + per_range))});
+  for (std::size_t i = 0; i < ranges; ++i) {
+    ranges_.push_back(
+        {static_cast<int>(heads * i / ranges), static_cast<int>(heads * (i + 1) / ranges)});
   }
-  ranges_for_all_ = ranges_.size() >= cores;
+  ranges_for_all_ = ranges >= threads;
 }
 
 void AttendWork::run(std::size_t index) {
@@ -83,23 +82,37 @@ void AttendWork::run(std::size_t index) {
   finish(task.queries, range);
 }
 
-// Takes an item that nobody has taken; there are as many as calls.
+// An item that nobody has taken: there are as many as calls.
 void AttendWork::run_item() {
   std::unique_ptr<Walker> walker = walkers_.take([] { return nullptr; });
-  std::size_t range = walker != nullptr ? walker->range : least_taken();
-  std::size_t item = 0;
-  while ((item = progress_[range].taken++) >= items_.size()) range = least_taken();
+  const std::optional<Taken> taken = take(walker.get());
+  if (!taken.has_value()) return;
+  const auto [range, item] = *taken;
   if (walker != nullptr && walker->range != range) walker.reset();  // the next gets its room
   if (walker == nullptr) walker = walker_of(range);
   const bool follows = ranges_for_all_ && item + 1 < items_.size();
   std::unique_ptr<Scratch> states = scratch_.take();
-  walker->walk.run(items_[item], item_states(*states),
-                   follows ? &items_[item + 1].front() : nullptr);
+  walker->walk.run(items_[item], item_states(ranges_[range], *states),
+                   ranges_[range].begin * group_, follows ? &items_[item + 1].front() : nullptr);
   item_done(range, item, std::move(states));
-  if (!all_taken()) walkers_.leave(std::move(walker));
+  if (progress_[least_taken()].taken < items_.size()) walkers_.leave(std::move(walker));
 }
 
-// The range with the fewest items taken, so that a thread that comes has one of its own.
+// The next of the walker's range, or of the range with the fewest taken, so that threads have one
+// each; none if there is none.
+std::optional<AttendWork::Taken> AttendWork::take(const Walker* walker) noexcept {
+  std::size_t range = walker != nullptr ? walker->range : least_taken();
+  for (;;) {
+    std::size_t item = progress_[range].taken;
+    if (item < items_.size()) {
+      if (progress_[range].taken.compare_exchange_strong(item, item + 1)) return {{range, item}};
+      if (walker != nullptr) continue;
+    }
+    range = least_taken();
+    if (progress_[range].taken >= items_.size()) return std::nullopt;
+  }
+}
+
 std::size_t AttendWork::least_taken() const noexcept {
   std::size_t least = 0;
   for (std::size_t range = 1; range < ranges_.size(); ++range) {
@@ -108,19 +121,16 @@ std::size_t AttendWork::least_taken() const noexcept {
   return least;
 }
 
-bool AttendWork::all_taken() const noexcept {
-  return progress_[least_taken()].taken >= items_.size();
-}
-
 std::unique_ptr<AttendWork::Walker> AttendWork::walker_of(std::size_t range) {
   AttendTask task = task_;
   task.queries = item_queries_;
   return std::make_unique<Walker>(task, range, ranges_[range], rooms_);
 }
 
-StateView AttendWork::item_states(Scratch& scratch) const {
+// [query][query heads of the range]
+StateView AttendWork::item_states(const HeadRange& range, Scratch& scratch) const {
   const auto rows = static_cast<std::int64_t>(item_queries_.size());
-  return states_in(scratch, rows, job_.states.heads, job_.states.dim);
+  return states_in(scratch, rows, (range.end - range.begin) * group_, job_.states.dim);
 }
 
 void AttendWork::item_done(std::size_t range, std::size_t item, std::unique_ptr<Scratch> states) {
@@ -131,7 +141,7 @@ void AttendWork::item_done(std::size_t range, std::size_t item, std::unique_ptr<
     std::unique_ptr<Scratch>& next = progress.states[progress.merged];
     if (next == nullptr) return;
     if (progress.merged == 0) clear(ranges_[range]);
-    merge(ranges_[range], item_states(*next));
+    merge(ranges_[range], item_states(ranges_[range], *next));
     scratch_.leave(std::move(next));
   }
   finish(job_.queries, ranges_[range]);
@@ -140,13 +150,12 @@ void AttendWork::item_done(std::size_t range, std::size_t item, std::unique_ptr<
 // Into the states of the job, for the query heads of a range.
 void AttendWork::merge(const HeadRange& range, const StateView& from) {
   const StateView& to = job_.states;
-  const std::int64_t count = (range.end - range.begin) * group_;
-  std::int64_t of = range.begin * group_;
+  std::int64_t of = 0;
   for (const Query& query : job_.queries) {
     const std::int64_t at = query.out_row * to.heads + range.begin * group_;
     state_merge(to.o + at * to.dim, to.m + at, to.l + at, from.o + of * to.dim, from.m + of,
-                from.l + of, count, to.dim);
-    of += to.heads;
+                from.l + of, from.heads, to.dim);
+    of += from.heads;
   }
 }
 

@@ -10,10 +10,13 @@
 // cache, and it asks for the first page of the next item while it is at the last of this one.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -41,20 +44,26 @@ struct AttendJob {
 
 class AttendWork {
  public:
-  // `works`: that share the threads of an executor; what comes out does not depend on it.
-  AttendWork(const AttendJob& job, std::size_t works, Shelf<WalkRoom>& rooms,
+  // `threads` are shared with other works, `works` in all; what comes out depends on neither.
+  AttendWork(const AttendJob& job, std::size_t threads, std::size_t works, Shelf<WalkRoom>& rooms,
              Shelf<Scratch>& scratch);
   ~AttendWork();
   AttendWork(const AttendWork&) = delete;
   AttendWork& operator=(const AttendWork&) = delete;
 
   std::size_t tasks() const noexcept { return ranges_.size() * pieces(); }
-  // Each of 0 .. tasks() - 1 once, from any thread. Throws std::bad_alloc.
+  // Each of 0 .. tasks() - 1 once, from any thread. Throws std::bad_alloc; then no output counts.
   void run(std::size_t index);
 
  private:
-  // A thread's walk, between two items.
+  // A thread's walk, from one item to the next.
   struct Walker;
+
+  // An item of a range of heads.
+  struct Taken {
+    std::size_t range;
+    std::size_t item;
+  };
 
   // Of the items of a range.
   struct alignas(64) Progress {
@@ -65,12 +74,12 @@ class AttendWork {
   };
 
   std::size_t pieces() const noexcept { return std::max(items_.size(), blocks_.size()); }
-  void cut_heads(std::size_t works);
+  void cut_heads(std::size_t threads, std::size_t works);
   void run_item();
+  std::optional<Taken> take(const Walker* walker) noexcept;
   std::size_t least_taken() const noexcept;
-  bool all_taken() const noexcept;
   std::unique_ptr<Walker> walker_of(std::size_t range);
-  StateView item_states(Scratch& scratch) const;
+  StateView item_states(const HeadRange& range, Scratch& scratch) const;
   void item_done(std::size_t range, std::size_t item, std::unique_ptr<Scratch> states);
   void clear(const HeadRange& range);
   void merge(const HeadRange& range, const StateView& from);

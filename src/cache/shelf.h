@@ -18,16 +18,16 @@ namespace quire {
 template <typename T>
 class Shelf {
  public:
-  // One that was left, or a new one from make(), which returns std::unique_ptr<T>.
+  // One that was left, or what make() returns: a std::unique_ptr<T>, or null.
   template <typename Make>
   std::unique_ptr<T> take(const Make& make) {
     {
       const std::lock_guard lock(mutex_);
       if (!left_.empty()) {
-        auto at = std::find_if(left_.begin(), left_.end(), [](const Left& left) {
+        const auto own = std::find_if(left_.rbegin(), left_.rend(), [](const Left& left) {
           return left.by == std::this_thread::get_id();
         });
-        if (at == left_.end()) at = left_.begin();
+        const auto at = own == left_.rend() ? left_.begin() : own.base() - 1;
         std::unique_ptr<T> taken = std::move(at->object);
         left_.erase(at);
         return taken;
@@ -40,10 +40,11 @@ class Shelf {
     return take([] { return std::make_unique<T>(); });
   }
 
-  void leave(std::unique_ptr<T> object) noexcept {
+  // `by`: the thread that worked with it.
+  void leave(std::unique_ptr<T> object, std::thread::id by = std::this_thread::get_id()) noexcept {
     const std::lock_guard lock(mutex_);
     try {
-      left_.push_back({std::this_thread::get_id(), std::move(object)});
+      left_.push_back({by, std::move(object)});
     } catch (const std::bad_alloc&) {
       // The object goes, and the next taker makes one.
     }
@@ -59,12 +60,12 @@ class Shelf {
   std::vector<Left> left_;
 };
 
-// An object from a shelf, until it is left there again.
+// An object from a shelf, until it is left there again, by whatever thread.
 template <typename T>
 class Lent {
  public:
   explicit Lent(Shelf<T>& shelf) : shelf_(shelf), object_(shelf.take()) {}
-  ~Lent() { shelf_.leave(std::move(object_)); }
+  ~Lent() { shelf_.leave(std::move(object_), by_); }
   Lent(const Lent&) = delete;
   Lent& operator=(const Lent&) = delete;
   T& operator*() const noexcept { return *object_; }
@@ -72,6 +73,7 @@ class Lent {
  private:
   Shelf<T>& shelf_;
   std::unique_ptr<T> object_;
+  const std::thread::id by_ = std::this_thread::get_id();
 };
 
 }  // namespace quire

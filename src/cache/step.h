@@ -95,7 +95,7 @@ class StepCore : public std::enable_shared_from_this<StepCore> {
   StepData* data = nullptr;  // null when committed, dropped or closed
   Shelf<PutScratch> put_scratch;
   Shelf<WalkRoom> walk_rooms;
-  Shelf<Scratch> state_scratch;
+  Shelf<Scratch> item_scratch;
 
  private:
   // What the queries of a part see in a group, made when it is first asked for: it is the same for
@@ -106,6 +106,7 @@ class StepCore : public std::enable_shared_from_this<StepCore> {
     std::vector<Query> queries;
   };
   std::vector<Sight> sights;  // [part][group]
+  Scratch states;             // of attend
 
   // These require the step's lock.
   Result<void> check_open(const char* operation) const;
@@ -120,9 +121,9 @@ class StepCore : public std::enable_shared_from_this<StepCore> {
   std::int64_t columns_of(const StepPart& part, const Layer& layer);
   template <typename View>
   Result<const Layer*> attended_layer(int index, const TensorView& q, const View& out,
-                                      bool null) const;
+                                      bool is_null) const;
   // Writes states and, where `out` is not null, what they come to.
-  Result<void> run_states(const Layer& layer, const TensorView& q, const StateView& states,
+  Result<void> run_states(const Layer& layer, const TensorView& q, const StateView& to,
                           const OutputView* out);
   void finish() noexcept;  // Requires: the store's lock too
 

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <limits>
 #include <new>
+#include <thread>
 
 #include "base/error.h"
 #include "base/numbers.h"
@@ -16,6 +17,13 @@ namespace quire {
 namespace {
 
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
+
+// That a run of tasks may have: of the caller's own executor nobody knows, so one per core.
+std::size_t threads_of(const CacheSpec& spec) noexcept {
+  static const std::size_t cores = std::max(1u, std::thread::hardware_concurrency());
+  return spec.executor != nullptr || spec.threads == 0 ? cores
+                                                       : static_cast<std::size_t>(spec.threads);
+}
 
 }  // namespace
 
@@ -140,16 +148,16 @@ Result<void> StepCore::set_exceptions(const std::vector<std::int64_t>& tokens) {
 
 // --- attention -------------------------------------------------------------------------------
 
-Result<void> StepCore::run_states(const Layer& layer, const TensorView& q, const StateView& states,
+Result<void> StepCore::run_states(const Layer& layer, const TensorView& q, const StateView& to,
                                   const OutputView* out) {
   std::vector<std::unique_ptr<AttendWork>> works;
   std::vector<std::size_t> ends;  // of each one's tasks
-  const std::size_t parts = data->parts.size();
+  const std::size_t threads = threads_of(layout().spec);
   for (const StepPart& part : data->parts) {
     works.push_back(
         std::make_unique<AttendWork>(AttendJob{layer, slices_of(part, layer), items_of(part, layer),
-                                               queries_of(part, layer), q, states, out},
-                                     parts, walk_rooms, state_scratch));
+                                               queries_of(part, layer), q, to, out},
+                                     threads, data->parts.size(), walk_rooms, item_scratch));
     ends.push_back((ends.empty() ? 0 : ends.back()) + works.back()->tasks());
   }
   if (works.empty()) return {};
@@ -157,6 +165,7 @@ Result<void> StepCore::run_states(const Layer& layer, const TensorView& q, const
   cache->store->executor->run(ends.back(), [&](std::size_t task) {
     const auto end = std::upper_bound(ends.begin(), ends.end(), task);
     const auto at = static_cast<std::size_t>(end - ends.begin());
+    if (out_of_memory.load(std::memory_order_relaxed)) return;
     try {
       works[at]->run(task - (*end - works[at]->tasks()));
     } catch (const std::bad_alloc&) {
@@ -170,10 +179,10 @@ Result<void> StepCore::run_states(const Layer& layer, const TensorView& q, const
 // What attend writes: a tensor or states.
 template <typename View>
 Result<const Layer*> StepCore::attended_layer(int index, const TensorView& q, const View& out,
-                                              bool null) const {
+                                              bool is_null) const {
   QUIRE_TRY(const Layer* layer, readable_layer("attend", index));
   QUIRE_CHECK(check_query("attend", index, *layer, q));
-  if (null) {
+  if (is_null) {
     return fail(ErrorCode::invalid_argument, "attend: layer {}: the output is null", index);
   }
   const int dim = layer->store.value_dim;
@@ -187,16 +196,15 @@ Result<const Layer*> StepCore::attended_layer(int index, const TensorView& q, co
 
 Result<void> StepCore::attend_state(int index, const TensorView& q, const StateView& out) {
   const std::lock_guard lock(mutex);
-  const bool null = out.o == nullptr || out.m == nullptr || out.l == nullptr;
-  QUIRE_TRY(const Layer* layer, attended_layer(index, q, out, null));
+  const bool is_null = out.o == nullptr || out.m == nullptr || out.l == nullptr;
+  QUIRE_TRY(const Layer* layer, attended_layer(index, q, out, is_null));
   return run_states(*layer, q, out, nullptr);
 }
 
 Result<void> StepCore::attend(int index, const TensorView& q, const OutputView& out) {
   const std::lock_guard lock(mutex);
   QUIRE_TRY(const Layer* layer, attended_layer(index, q, out, out.data == nullptr));
-  const Lent<Scratch> scratch(state_scratch);
-  return run_states(*layer, q, states_in(*scratch, q.tokens, q.heads, out.dim), &out);
+  return run_states(*layer, q, states_in(states, q.tokens, q.heads, out.dim), &out);
 }
 
 Result<void> StepCore::scores(int index, const TensorView& q, float* out, std::int64_t elements,

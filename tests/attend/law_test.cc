@@ -5,6 +5,7 @@
 #include <numeric>
 #include <vector>
 
+#include "attend/block_walk.h"
 #include "attend/history.h"
 #include "attend/walk.h"
 
@@ -305,6 +306,49 @@ TEST(Law, WhatNobodySeesDoesNotMatter) {
       SCOPED_TRACE(describe(c.geometry, isa));
       EXPECT_TRUE(run_states(make_task(history, c.rules, fewer, queries, q.view(), isa)) ==
                   run_states(make_task(history, c.rules, slices, queries, q.view(), isa)));
+    }
+  }
+}
+
+// What a walk keeps from run to run is worth as much in the next: items with whole pages, with
+// places of several slices and with what only some queries see, in any order, with or without a
+// word on what follows, and for heads of which the output holds no others.
+TEST(Law, AWalkGoesFromItemToItem) {
+  Random random(58);
+  for (const Codec* codec : all_codecs()) {
+    const Geometry g{2, 4, 20, 16, false, 8, DType::f16, codec->name, values_beside(*codec)};
+    if (!is_storable(g)) continue;
+    const History history = random_history(random, g, 8 * kItemPages * 4 + 5);
+    const Matrix q = random_matrix(random, 3, 4, 20);
+    std::vector<Query> queries;
+    for (int row = 0; row < 3; ++row) {
+      queries.push_back(history.causal(history.tokens() - 3 + row, row));
+    }
+    queries[1].end_ordinal = 8 * kItemPages * 2 + 20;  // sees less than the others
+    std::vector<PageSlice> slices = history.slices();
+    const auto middle = static_cast<std::ptrdiff_t>(slices.size() / 2);
+    const std::vector<PageSlice> parts =
+        cut(random, {slices.begin() + middle, slices.begin() + middle + 5});
+    slices.erase(slices.begin() + middle, slices.begin() + middle + 5);
+    slices.insert(slices.begin() + middle, parts.begin(), parts.end());
+    const std::vector<WorkItem> items = cut_items(slices, history.store);
+    ASSERT_EQ(items.size(), 5u);
+    for (const Isa isa : isas_found()) {
+      const AttendTask task = make_task(history, Rules{}, slices, queries, q.view(), isa);
+      for (const HeadRange heads : {HeadRange{0, 2}, HeadRange{1, 2}}) {
+        const std::int64_t first = heads.begin * 2;
+        WalkRoom room;
+        BlockWalk walk(task, heads, room);
+        for (const std::size_t i : {0, 1, 2, 3, 4, 2, 0, 4, 1, 1, 3}) {
+          States found(3, 4 - first, 16);
+          States alone(3, 4 - first, 16);
+          const std::size_t next = random.integer(0, 2) == 0 ? 0 : (i + 1) % items.size();
+          walk.run(items[i], found.view(), first, next == 0 ? nullptr : &items[next].front());
+          WalkRoom own;
+          BlockWalk(task, heads, own).run(items[i], alone.view(), first);
+          EXPECT_TRUE(found == alone) << describe(g, isa) << ", item " << i;
+        }
+      }
     }
   }
 }

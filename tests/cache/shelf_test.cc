@@ -24,8 +24,22 @@ TEST(Shelf, AThreadGetsWhatItLeftItself) {
     EXPECT_EQ(*shelf.take(), 2);
     shelf.leave(std::make_unique<int>(3));
   }).join();
+  shelf.leave(std::make_unique<int>(4));
+  EXPECT_EQ(*shelf.take(), 4);  // the last of its own
   EXPECT_EQ(*shelf.take(), 1);
   EXPECT_EQ(*shelf.take(), 3);  // of a thread that is gone: better than none
+}
+
+TEST(Shelf, WhatWasLentStaysTheBorrowersWhoeverReturnsIt) {
+  Shelf<int> shelf;
+  std::unique_ptr<Lent<int>> lent;
+  shelf.leave(std::make_unique<int>(5));
+  std::thread borrower([&] { lent = std::make_unique<Lent<int>>(shelf); });
+  borrower.join();
+  shelf.leave(std::make_unique<int>(6));
+  lent.reset();
+  EXPECT_EQ(*shelf.take(), 6);
+  EXPECT_EQ(*shelf.take(), 5);
 }
 
 TEST(Shelf, LendsUntilTheBorrowerIsGone) {

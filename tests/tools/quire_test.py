@@ -221,14 +221,15 @@ class BenchAttention(Program):
             self.assertEqual(list(row), [
                 "shape", "context", "threads", "codec", "isa", "queries", "layers", "us", "pass_us",
                 "bytes", "gbps", "read_gbps", "gflops", "floor_us", "efficiency"])
-            self.assertIsNone(row["read_gbps"])  # nobody waits for memory here
             self.assertEqual(row["isa"], isa)
             for field in ("context", "threads", "queries", "layers", "bytes"):
                 self.assertIsInstance(row[field], int)
-            for field in row.keys() - {"shape", "codec", "isa", "read_gbps"}:
+            for field in row.keys() - {"shape", "codec", "isa"}:
                 self.assert_positive(row[field])
             self.assertAlmostEqual(row["efficiency"], row["floor_us"] / row["us"])
             self.assertAlmostEqual(row["gbps"], row["bytes"] / row["us"] / 1e3)
+            self.assertLessEqual(row["read_gbps"], machine["read_gbps"])
+            self.assertGreaterEqual(row["floor_us"] * 1.0001, row["bytes"] / row["read_gbps"] / 1e3)
         decode = [row["codec"] for row in result["rows"] if row["queries"] == 1]
         prefill = [row["codec"] for row in result["rows"] if row["queries"] > 1]
         self.assertEqual(decode, ["f16", "bf16", "fp8_e4m3", "fp8_e5m2", "int8", "tq4", "tq2",

@@ -12,21 +12,21 @@
 //
 // `us` is what a pass takes, over its calls. Passes of decode are timed in pieces that read as much
 // as a measurement of bandwidth does, and of each piece the best counts, as it does of bandwidth:
-// memory that is shared is fast and slow by tens of milliseconds, or by seconds, for some of which
-// passes go on until memory was as fast as the floor takes it to be. `pass_us` is that of the best
-// whole pass, `read_gbps` what memory gave before and after the best passes (null for prefill): a
-// floor of a larger bandwidth than that was not to be reached. `bytes` are the cached bytes that
-// the queries of one layer see, each once: pages that the last query reads sealed at their sealed
-// bytes, the rest as rows. `gflops` counts the pairs of query and token that see each other, keys
-// and values, 2 per multiply-add.
+// memory that is shared is fast and slow by tens of milliseconds. `pass_us` is that of the best
+// whole pass. `bytes` are the cached bytes that the queries of one layer see, each once: pages that
+// the last query reads sealed at their sealed bytes, the rest as rows. `gflops` counts the pairs of
+// query and token that see each other, keys and values, 2 per multiply-add.
 //
 // `floor_us` is the larger of bytes over bandwidth and multiply-adds over their peak rate: that of
 // the bf16 dot product for bf16, of the 16-bit one for int8, of the 8-bit one for codecs of fewer
 // than 8 bits and of f32 FMA for the others, and of f32 FMA where the instruction set has no such
-// dot product. Keys and values count at their own codec's rate, and add up. Bandwidth and rates are
-// measured in the same run and with the same threads, before, between and behind the rows, and the
-// best counts: on a shared machine they change. `efficiency` is floor_us over us; one above 1 means
-// that the floor was measured too high.
+// dot product. Keys and values count at their own codec's rate, and add up. `efficiency` is
+// floor_us over us; one above 1 means that the floor was measured too high.
+//
+// Bandwidth is that of the row, `read_gbps`: the best of reads with the same threads, some of which
+// come between any two passes. On a shared machine it can jump by half, and stay so for seconds; a
+// floor of one moment says nothing of a pass of another. The machine's read_gbps is the best of the
+// whole run. Peak rates are measured before, between and behind the rows, and the best counts.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -54,14 +54,11 @@ constexpr std::int64_t kPageTokens = 64;
 constexpr std::int64_t kStepTokens = 512;
 constexpr std::int64_t kPrefill = 512;
 constexpr std::size_t kCacheBytes = 3 * GiB;
-constexpr int kPasses = 5;              // at least
-constexpr double kEnoughSeconds = 0.4;  // of passes
-constexpr double kMostSeconds = 2;      // of kPasses passes
-constexpr double kPatience = 10;        // seconds after which two passes will do
-constexpr double kNear = 0.9;           // of the best bandwidth, for memory not to be slow
-constexpr double kRowWait = 12;         // seconds of passes that a row has to see such memory
-constexpr double kRunWait = 240;        // seconds of all rows
-constexpr double kRateSeconds = 20;     // between two measurements of the machine
+constexpr int kPasses = 5;            // at least
+constexpr double kEnoughSeconds = 2;  // of passes
+constexpr double kMostSeconds = 2;    // of kPasses passes
+constexpr double kPatience = 10;      // seconds after which two passes will do
+constexpr double kRateSeconds = 20;   // between two measurements of the machine
 
 using Clock = std::chrono::steady_clock;
 
@@ -255,25 +252,23 @@ class Machine {
 
   void measure() {
     fmt::print(stderr, "bench attention: bandwidth and peak rates of this machine\n");
-    for (auto& [threads, best] : best_) best.keep_larger(measure_rates(isa_, threads, quick_));
+    for (auto& [threads, best] : best_) {
+      best.keep_larger(measure_multiplying(isa_, threads, quick_));
+      read_again(threads);
+    }
     measured_ = Clock::now();
   }
   // GB/s of reading memory once more.
-  double read(int threads) {
-    std::unique_ptr<ReadMeter>& meter = meters_[threads];
-    if (meter == nullptr) meter = std::make_unique<ReadMeter>(isa_, threads, quick_);
-    const double now = meter->read_once();
+  double read_again(int threads) {
+    if (meter_ == nullptr || meter_->threads() != threads) {
+      meter_.reset();
+      meter_ = std::make_unique<ReadMeter>(isa_, threads, quick_);
+    }
+    const double now = meter_->read_again();
     Rates& best = best_.at(threads);
-    best.read_gbps = std::max({best.read_gbps, meter->best(), now});
+    best.read_gbps = std::max(best.read_gbps, meter_->best());
     return now;
   }
-  // Whether that is near the best.
-  bool reads_so_well(double gbps, int threads) const {
-    return gbps > kNear * best_.at(threads).read_gbps;
-  }
-  // Seconds for which a row may still be measured while memory is slow.
-  double patience() const { return std::min(kRowWait, kRunWait - waited_); }
-  void waited(double seconds) { waited_ += seconds; }
   void measure_again_if_due() {
     if (!quick_ && seconds_since(measured_) > kRateSeconds) measure();
   }
@@ -296,63 +291,42 @@ class Machine {
   std::string isa_;
   bool quick_;
   std::map<int, Rates> best_;
-  std::map<int, std::unique_ptr<ReadMeter>> meters_;
+  std::unique_ptr<ReadMeter> meter_;  // of the threads that were asked for last
   Clock::time_point measured_;
-  double waited_ = 0;  // seconds
 };
 
-// A case and the best that was seen of it.
 struct Measured {
   Case task;
-  Size size;
-  int calls = 0;               // of a pass
-  std::size_t bytes = 0;       // of a call
-  std::vector<double> pieces;  // seconds
-  double pass = 0;             // seconds
-  double read_gbps = 0;        // bandwidth before and after some of the passes
-
-  double us() const { return sum_of(pieces) / calls * 1e6; }
-  double pass_us() const { return pass / calls * 1e6; }
-  void keep_best(const std::vector<double>& now) {
-    if (pieces.empty()) pieces = now;
-    for (std::size_t i = 0; i < pieces.size(); ++i) pieces[i] = std::min(pieces[i], now[i]);
-    pass = pass == 0 ? sum_of(now) : std::min(pass, sum_of(now));
-  }
+  int layers = 0;
+  double us = 0;         // of one call
+  double pass_us = 0;    // of one call, in the best pass
+  double read_gbps = 0;  // of memory, between the passes
+  std::size_t bytes = 0;
 };
 
-// Decode goes at the speed of memory, which on a shared machine has good and bad seconds: passes
-// are repeated until there was, before and after, the bandwidth that the floor is made of, or the
-// patience is gone.
-void measure(Measured& row, Machine& machine, bool quick) {
-  const Case& task = row.task;
+// Decode goes at the speed of memory, which on a shared machine is now this and now that: it is
+// read between any two passes, so that both have seen the same of it.
+Measured measure(const Case& task, Machine& machine, bool quick) {
   fmt::print(stderr, "bench attention: {}\n", task.text());
-  if (row.pieces.empty()) row.size = quick ? Size{2, 1} : size_of(task);
-  Workload workload(task, row.size.layers, row.size.sequences);
-  row.calls = workload.calls();
-  row.bytes = workload.bytes_seen();
-  workload.pass();
-  const double enough = quick ? 0 : kEnoughSeconds;
-  const auto passes = [&] {
-    double total = 0;
-    for (int count = 0; count < kPasses || total < enough; ++count) {
-      if (count >= 2 && total > kPatience) break;
-      const std::vector<double> pieces = workload.pass();
-      row.keep_best(pieces);
-      total += sum_of(pieces);
-    }
-  };
-  if (row.pieces.empty()) passes();
-  const bool waits = !quick && task.queries == 1;
-  const auto start = Clock::now();
-  const double patience = machine.patience();
-  while (waits && !machine.reads_so_well(row.read_gbps, task.threads) &&
-         seconds_since(start) < patience) {
-    const double before = machine.read(task.threads);
-    passes();
-    row.read_gbps = std::max(row.read_gbps, std::min(before, machine.read(task.threads)));
+  const Size size = quick ? Size{2, 1} : size_of(task);
+  Workload workload(task, size.layers, size.sequences);
+  std::vector<double> best = workload.pass();
+  double best_pass = sum_of(best);
+  double read_gbps = machine.read_again(task.threads);
+  double total = 0;
+  for (int passes = 0; passes < kPasses || (total < kEnoughSeconds && !quick); ++passes) {
+    if (passes >= 2 && total > kPatience) break;
+    const std::vector<double> pieces = workload.pass();
+    for (std::size_t i = 0; i < best.size(); ++i) best[i] = std::min(best[i], pieces[i]);
+    best_pass = std::min(best_pass, sum_of(pieces));
+    total += sum_of(pieces);
+    read_gbps = std::max(read_gbps, machine.read_again(task.threads));
   }
-  machine.waited(seconds_since(start));
-  fmt::print(stderr, "bench attention: {:.1f} us per layer\n", row.us());
+  const double us = sum_of(best) / workload.calls() * 1e6;
+  fmt::print(stderr, "bench attention: {:.1f} us per layer, memory at {:.1f} GB/s\n", us,
+             read_gbps);
+  return {task,      size.layers,          us, best_pass / workload.calls() * 1e6,
+          read_gbps, workload.bytes_seen()};
 }
 
 // 10^9 multiply-adds per second on what a codec stores.
@@ -369,7 +343,7 @@ Json row_of(const Measured& measured, const Rates& rates) {
   const Case& task = measured.task;
   const double macs = task.multiply_adds();
   const auto bytes = static_cast<double>(measured.bytes);
-  const double read_us = bytes / rates.read_gbps / 1e3;
+  const double read_us = bytes / measured.read_gbps / 1e3;
   const double multiply_us = macs / gmacs_for(task.codec.key, rates) / 1e3 +
                              macs / gmacs_for(task.codec.value, rates) / 1e3;
   const double floor_us = std::max(read_us, multiply_us);
@@ -379,15 +353,15 @@ Json row_of(const Measured& measured, const Rates& rates) {
           {"codec", name_of(task.codec)},
           {"isa", build_info().isa_chosen},
           {"queries", task.queries},
-          {"layers", measured.size.layers},
-          {"us", measured.us()},
-          {"pass_us", measured.pass_us()},
+          {"layers", measured.layers},
+          {"us", measured.us},
+          {"pass_us", measured.pass_us},
           {"bytes", measured.bytes},
-          {"gbps", bytes / measured.us() / 1e3},
-          {"read_gbps", measured.read_gbps > 0 ? Json(measured.read_gbps) : Json(nullptr)},
-          {"gflops", 2 * 2 * macs / measured.us() / 1e3},
+          {"gbps", bytes / measured.us / 1e3},
+          {"read_gbps", measured.read_gbps},
+          {"gflops", 2 * 2 * macs / measured.us / 1e3},
           {"floor_us", floor_us},
-          {"efficiency", floor_us / measured.us()}};
+          {"efficiency", floor_us / measured.us}};
 }
 
 // --- what to run
@@ -507,17 +481,9 @@ void run(const Options& options) {
   std::vector<Measured> measured;
   for (const Case& task : cases) {
     machine.measure_again_if_due();
-    measured.emplace_back().task = task;
-    measure(measured.back(), machine, options.quick);
+    measured.push_back(measure(task, machine, options.quick));
   }
   machine.measure();
-  // Rows of when memory was slow, and not yet known to be, have another try.
-  for (Measured& row : measured) {
-    const bool waits = !options.quick && row.task.queries == 1;
-    if (!waits || machine.reads_so_well(row.read_gbps, row.task.threads)) continue;
-    if (machine.patience() <= 0) break;
-    measure(row, machine, false);
-  }
   Json rows = Json::array();
   for (const Measured& one : measured) {
     rows.push_back(row_of(one, machine.rates(one.task.threads)));

@@ -4,19 +4,19 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <cstring>
 #include <random>
 #include <thread>
 #include <vector>
 
 #include "rates_loops.h"
-#include "read_meter.h"
 
 namespace quire::tool {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-volatile std::uint64_t sink;  // makes results look used
+std::atomic<std::uint64_t> sink;  // makes results look used
 
 // --- the loops without an instruction set: what the compiler makes of vectors of 16 bytes
 
@@ -198,14 +198,13 @@ void Rates::keep_larger(const Rates& again) {
   dot8_gmacs = std::max(dot8_gmacs, again.dot8_gmacs);
 }
 
-Rates measure_rates(const std::string& isa, int threads, bool quick) {
+Rates measure_multiplying(const std::string& isa, int threads, bool quick) {
   const Effort effort = quick ? Effort{0.0002, 2} : Effort{0.004, 12};
   const RateLoops& loops = loops_of(isa);
   const Operands f32 = random_f32();
   const Operands bytes = random_bytes();
   Rates rates;
   rates.threads = threads;
-  rates.read_gbps = ReadMeter(isa, threads, quick).best();
   rates.fma_f32_gmacs = best_peak(loops.fma_f32, f32, threads, effort).value_or(0);
   rates.dot_bf16_gmacs = best_peak(loops.dot_bf16, random_bf16(), threads, effort);
   rates.dot16_gmacs = best_peak(loops.dot16, bytes, threads, effort);

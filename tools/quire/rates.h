@@ -31,9 +31,9 @@ struct Rates {
   void keep_larger(const Rates& again);
 };
 
-// Measures with the instruction set of that name, memory as a
-// ReadMeter does. Cost: about 2 seconds; `quick`: some milliseconds, and numbers that mean little.
-Rates measure_rates(const std::string& isa, int threads, bool quick);
+// Measures all but read_gbps, for which there is a ReadMeter, with the instruction set of that
+// name. Cost: about a second; `quick`: some milliseconds, and numbers that mean little.
+Rates measure_multiplying(const std::string& isa, int threads, bool quick);
 
 // {"read_gbps", "fma_f32_gmacs", "dot_bf16_gmacs", "dot16_gmacs", "dot8_gmacs"}
 Json to_json(const Rates& rates);

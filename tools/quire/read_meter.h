@@ -1,10 +1,11 @@
-// How fast this machine reads memory, at its best and now. Memory is read in order and from several
-// places in turn, with and without prefetch, in pages of the usual size and in huge ones.
+// How fast this machine reads memory, and how fast it does now. Memory is read in order and from
+// several places in turn, with and without prefetch, in pages of the usual size and in huge ones.
 #pragma once
 
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace quire::tool {
 
@@ -20,10 +21,11 @@ class ReadMeter {
   ReadMeter(const ReadMeter&) = delete;
   ReadMeter& operator=(const ReadMeter&) = delete;
 
-  // GB/s of the best read.
+  int threads() const noexcept { return threads_; }
+  // GB/s of the best read so far.
   double best() const noexcept { return best_; }
-  // GB/s of one read more, in the way that was the best. Cost: some milliseconds.
-  double read_once() const { return read(best_way_); }
+  // GB/s of the best of a few reads more, in the ways that were the best. Cost: some 20 ms.
+  double read_again();
 
  private:
   class Buffer;
@@ -31,15 +33,16 @@ class ReadMeter {
     bool huge = false;
     std::size_t streams = 1;
     std::size_t ahead = 0;
+    double gbps = 0;  // at its best
   };
 
-  double read(const Way& way) const;
+  double read(Way& way);
 
   const RateLoops& loops_;
   int threads_;
   std::size_t slice_;                   // bytes of a thread
   std::unique_ptr<Buffer> buffers_[2];  // of pages of the usual size, of huge ones
-  Way best_way_;
+  std::vector<Way> ways_;               // the best first
   double best_ = 0;
 };
 

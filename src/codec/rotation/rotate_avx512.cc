@@ -9,14 +9,12 @@ namespace quire {
 
 void rotate_rows_avx512(const TileShape& shape, float* rows, std::size_t count,
                         std::size_t stride) noexcept {
-  const LaneRotation rotation(shape);
-  for (std::size_t i = 0; i < count; ++i) rotation.turn(rows + i * stride);
+  LaneRotation(shape).turn(rows, count, stride);
 }
 
 void rotate_rows_back_avx512(const TileShape& shape, float* rows, std::size_t count,
                              std::size_t stride) noexcept {
-  const LaneRotation rotation(shape);
-  for (std::size_t i = 0; i < count; ++i) rotation.turn_back(rows + i * stride);
+  LaneRotation(shape).turn_back(rows, count, stride);
 }
 
 }  // namespace quire

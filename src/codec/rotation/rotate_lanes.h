@@ -75,7 +75,15 @@ class LaneRotation {
     return squares.total();
   }
 
-  // Turns a row [dim] in place, and back.
+  // Turns rows [dim], `stride` floats apart, in place, and back.
+  void turn(float* rows, std::size_t count, std::size_t stride) const {
+    for (std::size_t i = 0; i < count; ++i) turn(rows + i * stride);
+  }
+  void turn_back(float* rows, std::size_t count, std::size_t stride) const {
+    for (std::size_t i = 0; i < count; ++i) turn_back(rows + i * stride);
+  }
+
+ private:
   void turn(float* y) const {
     if (transform_.block < kLanes) return rotate(shape_, y);
     for (int ch = 0; ch < shape_.dim; ch += kLanes) {
@@ -99,7 +107,6 @@ class LaneRotation {
     }
   }
 
- private:
   // The butterflies between lanes of one vector, then all that is between vectors.
   static Floats in_lanes(Floats a) {
     a = butterfly<4>(butterfly<2>(butterfly<1>(a)));
