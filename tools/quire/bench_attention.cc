@@ -23,14 +23,16 @@
 // dot product. Keys and values count at their own codec's rate, and add up. `efficiency` is
 // floor_us over us; one above 1 means that the floor was measured too high.
 //
-// Bandwidth is that of the row, `read_gbps`: the best of reads with the same threads, some of which
-// come between any two passes. On a shared machine it can jump by half, and stay so for seconds; a
-// floor of one moment says nothing of a pass of another. The machine's read_gbps is the best of the
-// whole run. Peak rates are measured before, between and behind the rows, and the best counts.
+// Bandwidth is that of the row, `read_gbps`: of reads with the same threads, one behind each piece,
+// of which the same counts as of pieces. On a shared machine it can jump by half, for milliseconds
+// or for seconds, and a floor of one moment says nothing of a pass of another. The machine's
+// read_gbps is the best of the whole run. Peak rates are measured before, between and behind the
+// rows, and the best counts.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <map>
 #include <memory>
 #include <numeric>
@@ -103,8 +105,9 @@ class Workload {
  public:
   Workload(const Case& task, int layers, int sequences);
 
-  // Attends to every layer of every sequence; returns the seconds of each piece.
-  std::vector<double> pass();
+  // Attends to every layer of every sequence; returns the seconds of each piece. Calls `between`
+  // behind each.
+  std::vector<double> pass(const std::function<void()>& between = [] {});
 
   int calls() const { return static_cast<int>(steps_.size()) * layers_; }  // of a pass
   std::size_t bytes_seen() const;                                          // by one call
@@ -174,7 +177,7 @@ void Workload::put(Step& step) {
   }
 }
 
-std::vector<double> Workload::pass() {
+std::vector<double> Workload::pass(const std::function<void()>& between) {
   const auto q = TensorView::dense(q_.data(), task_.query_type(), task_.queries,
                                    task_.shape.query_heads, task_.shape.head_dim);
   const auto out =
@@ -186,6 +189,7 @@ std::vector<double> Workload::pass() {
   auto start = Clock::now();
   const auto end_piece = [&] {
     pieces.push_back(seconds_since(start));
+    between();
     bytes = 0;
     start = Clock::now();
   };
@@ -300,33 +304,43 @@ struct Measured {
   int layers = 0;
   double us = 0;         // of one call
   double pass_us = 0;    // of one call, in the best pass
-  double read_gbps = 0;  // of memory, between the passes
+  double read_gbps = 0;  // of memory, between the pieces
   std::size_t bytes = 0;
 };
 
-// Decode goes at the speed of memory, which on a shared machine is now this and now that: it is
-// read between any two passes, so that both have seen the same of it.
+// The best of each, over passes.
+void keep_best(std::vector<double>& best, const std::vector<double>& now) {
+  if (best.empty()) best = now;
+  for (std::size_t i = 0; i < best.size(); ++i) best[i] = std::min(best[i], now[i]);
+}
+
+// Decode goes at the speed of memory, which on a shared machine is now this and now that: memory is
+// read behind each piece, and what counts of pieces counts of these reads, the best of all passes
+// for each place in a pass.
 Measured measure(const Case& task, Machine& machine, bool quick) {
   fmt::print(stderr, "bench attention: {}\n", task.text());
   const Size size = quick ? Size{2, 1} : size_of(task);
   Workload workload(task, size.layers, size.sequences);
-  std::vector<double> best = workload.pass();
-  double best_pass = sum_of(best);
-  double read_gbps = machine.read_again(task.threads);
+  workload.pass();
+  std::vector<double> best;
+  std::vector<double> best_reads;  // seconds of a GB
+  double best_pass = 0;
   double total = 0;
   for (int passes = 0; passes < kPasses || (total < kEnoughSeconds && !quick); ++passes) {
     if (passes >= 2 && total > kPatience) break;
-    const std::vector<double> pieces = workload.pass();
-    for (std::size_t i = 0; i < best.size(); ++i) best[i] = std::min(best[i], pieces[i]);
-    best_pass = std::min(best_pass, sum_of(pieces));
-    total += sum_of(pieces);
-    read_gbps = std::max(read_gbps, machine.read_again(task.threads));
+    std::vector<double> reads;
+    const std::vector<double> pieces =
+        workload.pass([&] { reads.push_back(1 / machine.read_again(task.threads)); });
+    keep_best(best, pieces);
+    keep_best(best_reads, reads);
+    const double pass = sum_of(pieces);
+    best_pass = passes == 0 ? pass : std::min(best_pass, pass);
+    total += pass;
   }
   const double us = sum_of(best) / workload.calls() * 1e6;
-  fmt::print(stderr, "bench attention: {:.1f} us per layer, memory at {:.1f} GB/s\n", us,
-             read_gbps);
-  return {task,      size.layers,          us, best_pass / workload.calls() * 1e6,
-          read_gbps, workload.bytes_seen()};
+  const double gbps = static_cast<double>(best_reads.size()) / sum_of(best_reads);
+  fmt::print(stderr, "bench attention: {:.1f} us per layer, memory at {:.1f} GB/s\n", us, gbps);
+  return {task, size.layers, us, best_pass / workload.calls() * 1e6, gbps, workload.bytes_seen()};
 }
 
 // 10^9 multiply-adds per second on what a codec stores.
