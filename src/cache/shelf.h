@@ -1,6 +1,6 @@
 // Objects that tasks work with for a while and leave for the next. A thread takes the one it left
-// last, if that is still there: what it holds is most likely in that thread's cache, and to get it
-// from another core's costs more than some work items do.
+// last, if that is still there: what it holds is most likely in that core's cache, and would have
+// to come from another's otherwise.
 //
 // Thread-safety: any thread.
 #pragma once
