@@ -314,6 +314,7 @@ TEST(Law, WhatNobodySeesDoesNotMatter) {
 // places of several slices and with what only some queries see, in any order, with or without a
 // word on what follows, and for heads of which the output holds no others.
 TEST(Law, AWalkGoesFromItemToItem) {
+  constexpr std::size_t kOrder[] = {0, 1, 2, 3, 4, 2, 0, 4, 1, 1, 3};
   Random random(58);
   for (const Codec* codec : all_codecs()) {
     const Geometry g{2, 4, 20, 16, false, 8, DType::f16, codec->name, values_beside(*codec)};
@@ -339,7 +340,7 @@ TEST(Law, AWalkGoesFromItemToItem) {
         const std::int64_t first = heads.begin * 2;
         WalkRoom room;
         BlockWalk walk(task, heads, room);
-        for (const std::size_t i : {0, 1, 2, 3, 4, 2, 0, 4, 1, 1, 3}) {
+        for (const std::size_t i : kOrder) {
           States found(3, 4 - first, 16);
           States alone(3, 4 - first, 16);
           const std::size_t next = random.integer(0, 2) == 0 ? 0 : (i + 1) % items.size();

@@ -19,6 +19,8 @@ namespace {
 constexpr std::size_t kHugePage = 2 * MiB;
 constexpr int kRounds = 7;
 constexpr std::size_t kWaysAgain = 2;
+constexpr std::size_t kStreams[] = {1, 8};
+constexpr std::size_t kAhead[] = {0, 512, 4096};
 
 std::atomic<std::uint64_t> sink;  // makes results look used
 
@@ -61,8 +63,8 @@ ReadMeter::ReadMeter(const std::string& isa, int threads, bool quick)
       std::memset(buffers_[huge]->data() + static_cast<std::size_t>(thread) * slice_, thread + 1,
                   slice_);
     });
-    for (const std::size_t streams : {1, 8}) {
-      for (const std::size_t ahead : {0, 512, 4096}) ways_.push_back({huge, streams, ahead, {}});
+    for (const std::size_t streams : kStreams) {
+      for (const std::size_t ahead : kAhead) ways_.push_back({huge, streams, ahead, {}});
     }
   }
   for (int round = 0; round < (quick ? 1 : kRounds); ++round) {
