@@ -8,8 +8,8 @@ namespace {
 
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 
-// Tasks per thread that keep all of them busy to the end.
-constexpr std::size_t kTasksPerThread = 8;
+// Pieces of work for each thread that keep all of them busy to the end.
+constexpr std::size_t kPiecesPerThread = 4;
 
 }  // namespace
 
@@ -50,8 +50,10 @@ AttendWork::AttendWork(const AttendJob& job, std::size_t threads, std::size_t wo
     }
   }
   cut_heads(threads, works);
-  progress_ = std::vector<Progress>(items_.empty() ? 0 : ranges_.size());
+  if (items_.empty()) return;
+  progress_ = std::vector<Progress>(ranges_.size());
   for (Progress& progress : progress_) progress.states.resize(items_.size());
+  helpers_ = std::min(threads, ranges_.size() * items_.size()) - 1;
 }
 
 AttendWork::~AttendWork() = default;
@@ -60,7 +62,7 @@ void AttendWork::cut_heads(std::size_t threads, std::size_t works) {
   const auto heads = static_cast<std::size_t>(task_.store->heads);
   std::size_t ranges = heads;
   if (blocks_.size() == 1) {
-    const std::size_t wanted = (kTasksPerThread * threads + works - 1) / works;
+    const std::size_t wanted = (kPiecesPerThread * threads + works - 1) / works;
     ranges = std::max((wanted + pieces() - 1) / pieces(), std::min(threads, wanted));
     ranges = std::min(ranges, heads);
   }
@@ -72,7 +74,7 @@ void AttendWork::cut_heads(std::size_t threads, std::size_t works) {
 }
 
 void AttendWork::run(std::size_t index) {
-  if (!items_.empty()) return run_item();
+  if (!items_.empty()) return run_items();
   // Blocks of queries inside heads, whose pages are then near.
   const HeadRange& range = ranges_[index / pieces()];
   AttendTask task = task_;
@@ -82,20 +84,20 @@ void AttendWork::run(std::size_t index) {
   finish(task.queries, range);
 }
 
-// An item that nobody has taken: there are as many as calls.
-void AttendWork::run_item() {
-  std::unique_ptr<Walker> walker = walkers_.take([] { return nullptr; });
-  const std::optional<Taken> taken = take(walker.get());
-  if (!taken.has_value()) return;
-  const auto [range, item] = *taken;
-  if (walker != nullptr && walker->range != range) walker.reset();  // the next gets its room
-  if (walker == nullptr) walker = walker_of(range);
-  const bool follows = ranges_for_all_ && item + 1 < items_.size();
-  std::unique_ptr<Scratch> states = scratch_.take();
-  walker->walk.run(items_[item], item_states(ranges_[range], *states),
-                   ranges_[range].begin * group_, follows ? &items_[item + 1].front() : nullptr);
-  item_done(range, item, std::move(states));
-  if (progress_[least_taken()].taken < items_.size()) walkers_.leave(std::move(walker));
+// Items that nobody has taken, as long as there are some.
+void AttendWork::run_items() {
+  std::unique_ptr<Walker> walker;
+  std::unique_ptr<Scratch> states;
+  while (const std::optional<Taken> taken = take(walker.get())) {
+    const auto [range, item] = *taken;
+    find_walker(range, walker);
+    if (states == nullptr) states = scratch_.take();
+    const bool follows = ranges_for_all_ && item + 1 < items_.size();
+    walker->walk.run(items_[item], item_states(ranges_[range], *states),
+                     ranges_[range].begin * group_, follows ? &items_[item + 1].front() : nullptr);
+    states = item_done(range, item, std::move(states));
+  }
+  if (states != nullptr) scratch_.leave(std::move(states));
 }
 
 // The next of the walker's range, or of the range with the fewest taken, so that threads have one
@@ -121,10 +123,13 @@ std::size_t AttendWork::least_taken() const noexcept {
   return least;
 }
 
-std::unique_ptr<AttendWork::Walker> AttendWork::walker_of(std::size_t range) {
+// Has `walker` walk in a range.
+void AttendWork::find_walker(std::size_t range, std::unique_ptr<Walker>& walker) {
+  if (walker != nullptr && walker->range == range) return;
+  walker.reset();  // the next gets its room
   AttendTask task = task_;
   task.queries = item_queries_;
-  return std::make_unique<Walker>(task, range, ranges_[range], rooms_);
+  walker = std::make_unique<Walker>(task, range, ranges_[range], rooms_);
 }
 
 // [query][query heads of the range]
@@ -133,18 +138,23 @@ StateView AttendWork::item_states(const HeadRange& range, Scratch& scratch) cons
   return states_in(scratch, rows, (range.end - range.begin) * group_, job_.states.dim);
 }
 
-void AttendWork::item_done(std::size_t range, std::size_t item, std::unique_ptr<Scratch> states) {
+// Merges what can be merged; answers memory that this makes free, or null.
+std::unique_ptr<Scratch> AttendWork::item_done(std::size_t range, std::size_t item,
+                                               std::unique_ptr<Scratch> states) {
   Progress& progress = progress_[range];
+  std::unique_ptr<Scratch> free;
   const std::lock_guard lock(progress.mutex);
   progress.states[item] = std::move(states);
   for (; progress.merged < items_.size(); ++progress.merged) {
     std::unique_ptr<Scratch>& next = progress.states[progress.merged];
-    if (next == nullptr) return;
+    if (next == nullptr) return free;
     if (progress.merged == 0) clear(ranges_[range]);
     merge(ranges_[range], item_states(ranges_[range], *next));
-    scratch_.leave(std::move(next));
+    if (free != nullptr) scratch_.leave(std::move(free));
+    free = std::move(next);
   }
   finish(job_.queries, ranges_[range]);
+  return free;
 }
 
 // Into the states of the job, for the query heads of a range.

@@ -5,9 +5,10 @@
 // and those into ranges of heads. Items of a range are merged in order, each as soon as all before
 // it are: by the thread that made it, most often, while its states are near.
 //
-// A thread that works on items keeps to a range of heads of its own while there is one, and takes
-// its items in order: what it has prepared and the states that it merges then stay in one core's
-// cache, and it asks for the first page of the next item while it is at the last of this one.
+// Items are taken by whoever comes, until there are no more. A thread keeps to a range of heads of
+// its own while there is one, and takes its items in order: what it has prepared and the states
+// that it merges then stay in one core's cache, it asks for the first page of the next item while
+// it is at the last of this one, and from item to item it needs nothing that other threads write.
 #pragma once
 
 #include <algorithm>
@@ -51,9 +52,14 @@ class AttendWork {
   AttendWork(const AttendWork&) = delete;
   AttendWork& operator=(const AttendWork&) = delete;
 
-  std::size_t tasks() const noexcept { return ranges_.size() * pieces(); }
+  std::size_t tasks() const noexcept {
+    return items_.empty() ? ranges_.size() * blocks_.size() : 1;
+  }
   // Each of 0 .. tasks() - 1 once, from any thread. Throws std::bad_alloc; then no output counts.
   void run(std::size_t index);
+
+  // Threads that can share the one task of a work with items, by running it as well.
+  std::size_t helpers() const noexcept { return helpers_; }
 
  private:
   // A thread's walk, from one item to the next.
@@ -75,12 +81,13 @@ class AttendWork {
 
   std::size_t pieces() const noexcept { return std::max(items_.size(), blocks_.size()); }
   void cut_heads(std::size_t threads, std::size_t works);
-  void run_item();
+  void run_items();
   std::optional<Taken> take(const Walker* walker) noexcept;
   std::size_t least_taken() const noexcept;
-  std::unique_ptr<Walker> walker_of(std::size_t range);
+  void find_walker(std::size_t range, std::unique_ptr<Walker>& walker);
   StateView item_states(const HeadRange& range, Scratch& scratch) const;
-  void item_done(std::size_t range, std::size_t item, std::unique_ptr<Scratch> states);
+  std::unique_ptr<Scratch> item_done(std::size_t range, std::size_t item,
+                                     std::unique_ptr<Scratch> states);
   void clear(const HeadRange& range);
   void merge(const HeadRange& range, const StateView& from);
   void finish(std::span<const Query> queries, const HeadRange& range);
@@ -96,7 +103,7 @@ class AttendWork {
   std::vector<HeadRange> ranges_;
   bool ranges_for_all_ = false;     // threads have a range each
   std::vector<Progress> progress_;  // [range]
-  Shelf<Walker> walkers_;
+  std::size_t helpers_ = 0;
 };
 
 }  // namespace quire

@@ -150,24 +150,33 @@ Result<void> StepCore::set_exceptions(const std::vector<std::int64_t>& tokens) {
 
 Result<void> StepCore::run_states(const Layer& layer, const TensorView& q, const StateView& to,
                                   const OutputView* out) {
+  struct Task {
+    AttendWork* work;
+    std::size_t index;
+  };
   std::vector<std::unique_ptr<AttendWork>> works;
-  std::vector<std::size_t> ends;  // of each one's tasks
+  std::vector<Task> tasks;
   const std::size_t threads = threads_of(layout().spec);
   for (const StepPart& part : data->parts) {
     works.push_back(
         std::make_unique<AttendWork>(AttendJob{layer, slices_of(part, layer), items_of(part, layer),
                                                queries_of(part, layer), q, to, out},
                                      threads, data->parts.size(), walk_rooms, item_scratch));
-    ends.push_back((ends.empty() ? 0 : ends.back()) + works.back()->tasks());
+    for (std::size_t i = 0; i < works.back()->tasks(); ++i)
+      tasks.push_back({works.back().get(), i});
   }
-  if (works.empty()) return {};
+  // Behind all others, so that threads share a work only where there is none without a thread.
+  for (std::size_t helper = 0; helper + 1 < threads; ++helper) {
+    for (const std::unique_ptr<AttendWork>& work : works) {
+      if (helper < work->helpers()) tasks.push_back({work.get(), 0});
+    }
+  }
+  if (tasks.empty()) return {};
   std::atomic<bool> out_of_memory = false;  // tasks must not throw
-  cache->store->executor->run(ends.back(), [&](std::size_t task) {
-    const auto end = std::upper_bound(ends.begin(), ends.end(), task);
-    const auto at = static_cast<std::size_t>(end - ends.begin());
+  cache->store->executor->run(tasks.size(), [&](std::size_t i) {
     if (out_of_memory.load(std::memory_order_relaxed)) return;
     try {
-      works[at]->run(task - (*end - works[at]->tasks()));
+      tasks[i].work->run(tasks[i].index);
     } catch (const std::bad_alloc&) {
       out_of_memory = true;
     }
