@@ -70,7 +70,7 @@ void AttendWork::cut_heads(std::size_t threads, std::size_t works) {
     ranges_.push_back(
         {static_cast<int>(heads * i / ranges), static_cast<int>(heads * (i + 1) / ranges)});
   }
-  ranges_for_all_ = ranges >= threads;
+  ranges_for_all_ = ranges * works >= threads;
 }
 
 void AttendWork::run(std::size_t index) {

@@ -308,37 +308,53 @@ struct Measured {
   std::size_t bytes = 0;
 };
 
+// A piece of a pass, and the read of as many bytes behind it.
+struct Piece {
+  double attend_s = 0;
+  double read_s = 0;
+
+  double both() const { return attend_s + read_s; }
+};
+
 // The best of each, over passes.
-void keep_best(std::vector<double>& best, const std::vector<double>& now) {
+void keep_best(std::vector<Piece>& best, const std::vector<Piece>& now) {
   if (best.empty()) best = now;
-  for (std::size_t i = 0; i < best.size(); ++i) best[i] = std::min(best[i], now[i]);
+  for (std::size_t i = 0; i < best.size(); ++i) {
+    if (now[i].both() < best[i].both()) best[i] = now[i];
+  }
 }
 
 // Decode goes at the speed of memory, which on a shared machine is now this and now that: memory is
-// read behind each piece, and what counts of pieces counts of these reads, the best of all passes
-// for each place in a pass.
+// read behind each piece, and for each place in a pass that pass counts in which the two together
+// took the least.
 Measured measure(const Case& task, Machine& machine, bool quick) {
   fmt::print(stderr, "bench attention: {}\n", task.text());
   const Size size = quick ? Size{2, 1} : size_of(task);
   Workload workload(task, size.layers, size.sequences);
-  workload.pass();
-  std::vector<double> best;
-  std::vector<double> best_reads;  // seconds of a GB
+  const auto piece_gb = static_cast<double>(workload.bytes_seen()) * workload.calls() / 1e9 /
+                        static_cast<double>(workload.pass().size());
+  std::vector<Piece> best;
   double best_pass = 0;
   double total = 0;
   for (int passes = 0; passes < kPasses || (total < kEnoughSeconds && !quick); ++passes) {
     if (passes >= 2 && total > kPatience) break;
     std::vector<double> reads;
-    const std::vector<double> pieces =
-        workload.pass([&] { reads.push_back(1 / machine.read_again(task.threads)); });
+    const std::vector<double> attends =
+        workload.pass([&] { reads.push_back(piece_gb / machine.read_again(task.threads)); });
+    std::vector<Piece> pieces;
+    for (std::size_t i = 0; i < attends.size(); ++i) pieces.push_back({attends[i], reads[i]});
     keep_best(best, pieces);
-    keep_best(best_reads, reads);
-    const double pass = sum_of(pieces);
+    const double pass = sum_of(attends);
     best_pass = passes == 0 ? pass : std::min(best_pass, pass);
     total += pass;
   }
-  const double us = sum_of(best) / workload.calls() * 1e6;
-  const double gbps = static_cast<double>(best_reads.size()) / sum_of(best_reads);
+  Piece all;
+  for (const Piece& piece : best) {
+    all.attend_s += piece.attend_s;
+    all.read_s += piece.read_s;
+  }
+  const double us = all.attend_s / workload.calls() * 1e6;
+  const double gbps = piece_gb * static_cast<double>(best.size()) / all.read_s;
   fmt::print(stderr, "bench attention: {:.1f} us per layer, memory at {:.1f} GB/s\n", us, gbps);
   return {task, size.layers, us, best_pass / workload.calls() * 1e6, gbps, workload.bytes_seen()};
 }
