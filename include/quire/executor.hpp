@@ -16,6 +16,7 @@ class QUIRE_API Executor {
   virtual ~Executor() = default;
   // Runs task(0) .. task(count - 1), each once, on any threads, and returns when all are done.
   // Tasks do not throw and do not depend on each other. Steps of several threads call at once.
+  // Some take long and some nothing: give each thread the next one when it is done with its last.
   virtual void run(std::size_t count, const std::function<void(std::size_t)>& task) = 0;
 };
 

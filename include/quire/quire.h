@@ -249,7 +249,8 @@ QUIRE_API quire_status quire_codec_parse(const char* text, const char** key_code
 
 /* Who runs the parallel parts of put and attend. Give your own to use an engine's thread pool.
  * `run` calls task(task_context, i) for i = 0 .. count - 1, each once, on any threads, and returns
- * when all are done. Tasks do not depend on each other. Several threads call `run` at once. */
+ * when all are done. Tasks do not depend on each other. Several threads call `run` at once. Some
+ * tasks take long and some nothing: give each thread the next one when it is done with its last. */
 typedef void (*quire_task_function)(void* task_context, size_t index);
 typedef struct quire_executor {
   size_t struct_size;

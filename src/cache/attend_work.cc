@@ -27,6 +27,7 @@ struct AttendWork::Walker {
       : range(in), room(rooms), walk(task, heads, *room) {}
 
   const std::size_t range;
+  std::optional<std::size_t> last;  // item it took
   Lent<WalkRoom> room;
   BlockWalk walk;
 };
@@ -50,10 +51,8 @@ AttendWork::AttendWork(const AttendJob& job, std::size_t threads, std::size_t wo
     }
   }
   cut_heads(threads, works);
-  if (items_.empty()) return;
-  progress_ = std::vector<Progress>(ranges_.size());
+  progress_ = std::vector<Progress>(items_.empty() ? 0 : ranges_.size());
   for (Progress& progress : progress_) progress.states.resize(items_.size());
-  helpers_ = std::min(threads, ranges_.size() * items_.size()) - 1;
 }
 
 AttendWork::~AttendWork() = default;
@@ -62,65 +61,86 @@ void AttendWork::cut_heads(std::size_t threads, std::size_t works) {
   const auto heads = static_cast<std::size_t>(task_.store->heads);
   std::size_t ranges = heads;
   if (blocks_.size() == 1) {
+    const std::size_t items = std::max<std::size_t>(items_.size(), 1);
     const std::size_t wanted = (kPiecesPerThread * threads + works - 1) / works;
-    ranges = std::max((wanted + pieces() - 1) / pieces(), std::min(threads, wanted));
+    ranges = std::max((wanted + items - 1) / items, std::min(threads, wanted));
     ranges = std::min(ranges, heads);
   }
   for (std::size_t i = 0; i < ranges; ++i) {
     ranges_.push_back(
         {static_cast<int>(heads * i / ranges), static_cast<int>(heads * (i + 1) / ranges)});
   }
-  ranges_for_all_ = ranges * works >= threads;
 }
 
 void AttendWork::run(std::size_t index) {
-  if (!items_.empty()) return run_items();
+  if (!items_.empty()) return take_items();
   // Blocks of queries inside heads, whose pages are then near.
-  const HeadRange& range = ranges_[index / pieces()];
+  const HeadRange& range = ranges_[index / blocks_.size()];
   AttendTask task = task_;
-  task.queries = blocks_[index % pieces()];
+  task.queries = blocks_[index % blocks_.size()];
   const Lent<WalkRoom> room(rooms_);
   attend_states(task, range, job_.states, *room);
-  finish(task.queries, range);
+  finish_block(task.queries, range);
+}
+
+std::size_t AttendWork::helpers() const noexcept {
+  return items_.empty() ? 0 : ranges_.size() * items_.size() - 1;
+}
+
+void AttendWork::help() {
+  if (!items_.empty()) take_items();
 }
 
 // Items that nobody has taken, as long as there are some.
-void AttendWork::run_items() {
+void AttendWork::take_items() try {
   std::unique_ptr<Walker> walker;
   std::unique_ptr<Scratch> states;
   while (const std::optional<Taken> taken = take(walker.get())) {
     const auto [range, item] = *taken;
     find_walker(range, walker);
     if (states == nullptr) states = scratch_.take();
-    const bool follows = ranges_for_all_ && item + 1 < items_.size();
-    walker->walk.run(items_[item], item_states(ranges_[range], *states),
-                     ranges_[range].begin * group_, follows ? &items_[item + 1].front() : nullptr);
-    states = item_done(range, item, std::move(states));
+    // Who took the one before will most likely take the next.
+    const bool goes_on = !walker->last.has_value() || *walker->last + 1 == item;
+    walker->walk.run(items_[item], states_of(range, *states), ranges_[range].begin * group_,
+                     goes_on && item + 1 < items_.size() ? &items_[item + 1].front() : nullptr);
+    walker->last = item;
+    states = item_done(*taken, std::move(states));
   }
   if (states != nullptr) scratch_.leave(std::move(states));
+} catch (...) {
+  drop_items();
+  throw;
 }
 
 // The next of the walker's range, or of the range with the fewest taken, so that threads have one
 // each; none if there is none.
 std::optional<AttendWork::Taken> AttendWork::take(const Walker* walker) noexcept {
-  std::size_t range = walker != nullptr ? walker->range : least_taken();
   for (;;) {
-    std::size_t item = progress_[range].taken;
-    if (item < items_.size()) {
-      if (progress_[range].taken.compare_exchange_strong(item, item + 1)) return {{range, item}};
-      if (walker != nullptr) continue;
+    Taken next =
+        walker != nullptr ? Taken{walker->range, progress_[walker->range].taken} : least_taken();
+    if (next.item >= items_.size()) {
+      if (walker == nullptr) return std::nullopt;
+      walker = nullptr;
+      continue;
     }
-    range = least_taken();
-    if (progress_[range].taken >= items_.size()) return std::nullopt;
+    // Not from what is there by now: someone else may have begun with the range.
+    std::size_t seen = next.item;
+    if (progress_[next.range].taken.compare_exchange_strong(seen, seen + 1)) return next;
   }
 }
 
-std::size_t AttendWork::least_taken() const noexcept {
-  std::size_t least = 0;
+AttendWork::Taken AttendWork::least_taken() const noexcept {
+  Taken least{0, progress_[0].taken};
   for (std::size_t range = 1; range < ranges_.size(); ++range) {
-    if (progress_[range].taken < progress_[least].taken) least = range;
+    const std::size_t taken = progress_[range].taken;
+    if (taken < least.item) least = {range, taken};
   }
   return least;
+}
+
+// So that nobody works for an answer that will not be given.
+void AttendWork::drop_items() noexcept {
+  for (Progress& progress : progress_) progress.taken = items_.size();
 }
 
 // Has `walker` walk in a range.
@@ -133,65 +153,76 @@ void AttendWork::find_walker(std::size_t range, std::unique_ptr<Walker>& walker)
 }
 
 // [query][query heads of the range]
-StateView AttendWork::item_states(const HeadRange& range, Scratch& scratch) const {
+StateView AttendWork::states_of(std::size_t range, Scratch& scratch) const {
   const auto rows = static_cast<std::int64_t>(item_queries_.size());
-  return states_in(scratch, rows, (range.end - range.begin) * group_, job_.states.dim);
+  const HeadRange& heads = ranges_[range];
+  return states_in(scratch, rows, (heads.end - heads.begin) * group_, job_.states.dim);
 }
 
 // Merges what can be merged; answers memory that this makes free, or null.
-std::unique_ptr<Scratch> AttendWork::item_done(std::size_t range, std::size_t item,
+std::unique_ptr<Scratch> AttendWork::item_done(const Taken& taken,
                                                std::unique_ptr<Scratch> states) {
-  Progress& progress = progress_[range];
+  Progress& progress = progress_[taken.range];
   std::unique_ptr<Scratch> free;
   const std::lock_guard lock(progress.mutex);
-  progress.states[item] = std::move(states);
+  progress.states[taken.item] = std::move(states);
   for (; progress.merged < items_.size(); ++progress.merged) {
     std::unique_ptr<Scratch>& next = progress.states[progress.merged];
     if (next == nullptr) return free;
-    if (progress.merged == 0) clear(ranges_[range]);
-    merge(ranges_[range], item_states(ranges_[range], *next));
-    if (free != nullptr) scratch_.leave(std::move(free));
-    free = std::move(next);
+    if (progress.sum == nullptr) {
+      progress.sum = std::move(next);
+      continue;
+    }
+    const StateView to = states_of(taken.range, *progress.sum);
+    const StateView from = states_of(taken.range, *next);
+    state_merge(to.o, to.m, to.l, from.o, from.m, from.l, to.tokens * to.heads, to.dim);
+    // The first is the thread's own.
+    if (free == nullptr) {
+      free = std::move(next);
+    } else {
+      scratch_.leave(std::move(next));
+    }
   }
-  finish(job_.queries, ranges_[range]);
+  finish_items(taken.range, states_of(taken.range, *progress.sum));
+  scratch_.leave(std::move(progress.sum));
   return free;
 }
 
-// Into the states of the job, for the query heads of a range.
-void AttendWork::merge(const HeadRange& range, const StateView& from) {
-  const StateView& to = job_.states;
-  std::int64_t of = 0;
-  for (const Query& query : job_.queries) {
-    const std::int64_t at = query.out_row * to.heads + range.begin * group_;
-    state_merge(to.o + at * to.dim, to.m + at, to.l + at, from.o + of * to.dim, from.m + of,
-                from.l + of, from.heads, to.dim);
-    of += from.heads;
-  }
-}
-
-// So that what is merged first is as it was.
-void AttendWork::clear(const HeadRange& range) {
-  const StateView& states = job_.states;
-  for (const Query& query : job_.queries) {
-    const std::int64_t at = query.out_row * states.heads + range.begin * group_;
-    state_clear(states.o + at * states.dim, states.m + at, states.l + at,
-                (range.end - range.begin) * group_, states.dim);
-  }
-}
-
-// From the states of the job to its output.
-void AttendWork::finish(std::span<const Query> queries, const HeadRange& range) {
+void AttendWork::finish_block(std::span<const Query> queries, const HeadRange& range) {
   if (job_.out == nullptr) return;
-  const OutputView& out = *job_.out;
   const StateView& states = job_.states;
   for (const Query& query : queries) {
     for (std::int64_t head = range.begin * group_; head < range.end * group_; ++head) {
       const std::int64_t at = query.out_row * states.heads + head;
-      state_finish(out.data + query.out_row * out.token_stride + head * out.head_stride,
-                   states.o + at * states.dim, states.m[at], states.l[at],
-                   sink_of(job_.layer, static_cast<int>(head)), states.dim);
+      finish(query, head, states.o + at * states.dim, states.m[at], states.l[at]);
     }
   }
+}
+
+// From the states of a range to the output, or to the states of the job.
+void AttendWork::finish_items(std::size_t range, const StateView& from) {
+  const StateView& to = job_.states;
+  std::int64_t of = 0;
+  for (const Query& query : job_.queries) {
+    const std::int64_t first = ranges_[range].begin * group_;
+    for (std::int64_t head = first; head < first + from.heads; ++head, ++of) {
+      const float* o = from.o + of * from.dim;
+      if (job_.out != nullptr) {
+        finish(query, head, o, from.m[of], from.l[of]);
+        continue;
+      }
+      const std::int64_t at = query.out_row * to.heads + head;
+      std::copy_n(o, to.dim, to.o + at * to.dim);
+      to.m[at] = from.m[of];
+      to.l[at] = from.l[of];
+    }
+  }
+}
+
+void AttendWork::finish(const Query& query, std::int64_t head, const float* o, float m, float l) {
+  const OutputView& out = *job_.out;
+  state_finish(out.data + query.out_row * out.token_stride + head * out.head_stride, o, m, l,
+               sink_of(job_.layer, static_cast<int>(head)), job_.states.dim);
 }
 
 }  // namespace quire

@@ -1,14 +1,14 @@
-// The attention of one sequence's queries in a step, as tasks that write different states, so that
-// their order is free.
+// The attention of one sequence's queries in a step, cut into work for threads.
 //
-// Many queries are cut into blocks, a head each. Few are cut into the work items of the history,
-// and those into ranges of heads. Items of a range are merged in order, each as soon as all before
-// it are: by the thread that made it, most often, while its states are near.
+// Many queries are cut into blocks, a head each: tasks that write different states. Few are cut
+// into the work items of the history, and those into ranges of heads. Items are taken by whoever
+// comes, until there are no more, and those of a range are merged in order, each as soon as all
+// before it are: by the thread that made it, most often, while its states are near.
 //
-// Items are taken by whoever comes, until there are no more. A thread keeps to a range of heads of
-// its own while there is one, and takes its items in order: what it has prepared and the states
-// that it merges then stay in one core's cache, it asks for the first page of the next item while
-// it is at the last of this one, and from item to item it needs nothing that other threads write.
+// A thread keeps to a range of its own while there is one, and takes its items in order: what it
+// has prepared and the states that it merges then stay in one core's cache, it asks for the first
+// page of the next item while it is at the last of this one, and from item to item it needs nothing
+// that other threads write.
 #pragma once
 
 #include <algorithm>
@@ -52,14 +52,18 @@ class AttendWork {
   AttendWork(const AttendWork&) = delete;
   AttendWork& operator=(const AttendWork&) = delete;
 
+  // Tasks that do not depend on each other. One, if there are items.
   std::size_t tasks() const noexcept {
     return items_.empty() ? ranges_.size() * blocks_.size() : 1;
   }
   // Each of 0 .. tasks() - 1 once, from any thread. Throws std::bad_alloc; then no output counts.
   void run(std::size_t index);
 
-  // Threads that can share the one task of a work with items, by running it as well.
-  std::size_t helpers() const noexcept { return helpers_; }
+  // Further threads that can have items of their own.
+  std::size_t helpers() const noexcept;
+  // Takes part in the task, if there are items; it may not have begun, or be done. Throws
+  // std::bad_alloc as run.
+  void help();
 
  private:
   // A thread's walk, from one item to the next.
@@ -76,21 +80,21 @@ class AttendWork {
     std::atomic<std::size_t> taken = 0;
     std::mutex mutex;                              // of what follows, and held to merge
     std::vector<std::unique_ptr<Scratch>> states;  // [item]: those that wait to be merged
+    std::unique_ptr<Scratch> sum;                  // those that were, the first `merged`
     std::size_t merged = 0;
   };
 
-  std::size_t pieces() const noexcept { return std::max(items_.size(), blocks_.size()); }
   void cut_heads(std::size_t threads, std::size_t works);
-  void run_items();
+  void take_items();
   std::optional<Taken> take(const Walker* walker) noexcept;
-  std::size_t least_taken() const noexcept;
+  Taken least_taken() const noexcept;
+  void drop_items() noexcept;
   void find_walker(std::size_t range, std::unique_ptr<Walker>& walker);
-  StateView item_states(const HeadRange& range, Scratch& scratch) const;
-  std::unique_ptr<Scratch> item_done(std::size_t range, std::size_t item,
-                                     std::unique_ptr<Scratch> states);
-  void clear(const HeadRange& range);
-  void merge(const HeadRange& range, const StateView& from);
-  void finish(std::span<const Query> queries, const HeadRange& range);
+  StateView states_of(std::size_t range, Scratch& scratch) const;
+  std::unique_ptr<Scratch> item_done(const Taken& taken, std::unique_ptr<Scratch> states);
+  void finish_block(std::span<const Query> queries, const HeadRange& range);
+  void finish_items(std::size_t range, const StateView& from);
+  void finish(const Query& query, std::int64_t head, const float* o, float m, float l);
 
   const AttendJob job_;
   const AttendTask task_;
@@ -101,9 +105,7 @@ class AttendWork {
   std::span<const WorkItem> items_;  // empty: not cut into them
   std::vector<Query> item_queries_;  // those of the job, with rows of an item's states
   std::vector<HeadRange> ranges_;
-  bool ranges_for_all_ = false;     // threads have a range each
-  std::vector<Progress> progress_;  // [range]
-  std::size_t helpers_ = 0;
+  std::vector<Progress> progress_;  // [range], if there are items
 };
 
 }  // namespace quire

@@ -18,9 +18,8 @@ namespace quire {
 template <typename T>
 class Shelf {
  public:
-  // One that was left, or what make() returns: a std::unique_ptr<T>, or null.
-  template <typename Make>
-  std::unique_ptr<T> take(const Make& make) {
+  // One that was left, or a new one. Throws std::bad_alloc.
+  std::unique_ptr<T> take() {
     {
       const std::lock_guard lock(mutex_);
       if (!left_.empty()) {
@@ -33,18 +32,13 @@ class Shelf {
         return taken;
       }
     }
-    return make();
-  }
-  // Throws std::bad_alloc.
-  std::unique_ptr<T> take() {
-    return take([] { return std::make_unique<T>(); });
+    return std::make_unique<T>();
   }
 
-  // `by`: the thread that worked with it.
-  void leave(std::unique_ptr<T> object, std::thread::id by = std::this_thread::get_id()) noexcept {
+  void leave(std::unique_ptr<T> object) noexcept {
     const std::lock_guard lock(mutex_);
     try {
-      left_.push_back({by, std::move(object)});
+      left_.push_back({std::this_thread::get_id(), std::move(object)});
     } catch (const std::bad_alloc&) {
       // The object goes, and the next taker makes one.
     }
@@ -60,12 +54,12 @@ class Shelf {
   std::vector<Left> left_;
 };
 
-// An object from a shelf, until it is left there again, by whatever thread.
+// An object from a shelf, until it is left there again.
 template <typename T>
 class Lent {
  public:
   explicit Lent(Shelf<T>& shelf) : shelf_(shelf), object_(shelf.take()) {}
-  ~Lent() { shelf_.leave(std::move(object_), by_); }
+  ~Lent() { shelf_.leave(std::move(object_)); }
   Lent(const Lent&) = delete;
   Lent& operator=(const Lent&) = delete;
   T& operator*() const noexcept { return *object_; }
@@ -73,7 +67,6 @@ class Lent {
  private:
   Shelf<T>& shelf_;
   std::unique_ptr<T> object_;
-  const std::thread::id by_ = std::this_thread::get_id();
 };
 
 }  // namespace quire

@@ -25,6 +25,17 @@ std::size_t threads_of(const CacheSpec& spec) noexcept {
                                                        : static_cast<std::size_t>(spec.threads);
 }
 
+// Threads that may help with works that have items. Those of the caller's own executor may be more
+// than cores; one too many finds nothing to do.
+std::size_t most_helpers(const CacheSpec& spec) noexcept {
+  return spec.executor != nullptr ? 4 * threads_of(spec) : threads_of(spec) - 1;
+}
+
+// With all works, beginning at another for each helper.
+void help(std::span<const std::unique_ptr<AttendWork>> works, std::size_t helper) {
+  for (std::size_t i = 0; i < works.size(); ++i) works[(helper + i) % works.size()]->help();
+}
+
 }  // namespace
 
 // --- what queries see ------------------------------------------------------------------------
@@ -150,33 +161,29 @@ Result<void> StepCore::set_exceptions(const std::vector<std::int64_t>& tokens) {
 
 Result<void> StepCore::run_states(const Layer& layer, const TensorView& q, const StateView& to,
                                   const OutputView* out) {
-  struct Task {
-    AttendWork* work;
-    std::size_t index;
-  };
   std::vector<std::unique_ptr<AttendWork>> works;
-  std::vector<Task> tasks;
+  std::vector<std::size_t> ends;  // of each one's tasks
+  std::size_t helpers = 0;
   const std::size_t threads = threads_of(layout().spec);
   for (const StepPart& part : data->parts) {
     works.push_back(
         std::make_unique<AttendWork>(AttendJob{layer, slices_of(part, layer), items_of(part, layer),
                                                queries_of(part, layer), q, to, out},
                                      threads, data->parts.size(), walk_rooms, item_scratch));
-    for (std::size_t i = 0; i < works.back()->tasks(); ++i)
-      tasks.push_back({works.back().get(), i});
+    ends.push_back((ends.empty() ? 0 : ends.back()) + works.back()->tasks());
+    helpers += works.back()->helpers();
   }
-  // Behind all others, so that threads share a work only where there is none without a thread.
-  for (std::size_t helper = 0; helper + 1 < threads; ++helper) {
-    for (const std::unique_ptr<AttendWork>& work : works) {
-      if (helper < work->helpers()) tasks.push_back({work.get(), 0});
-    }
-  }
-  if (tasks.empty()) return {};
+  if (works.empty()) return {};
+  helpers = std::min(helpers, most_helpers(layout().spec));
   std::atomic<bool> out_of_memory = false;  // tasks must not throw
-  cache->store->executor->run(tasks.size(), [&](std::size_t i) {
+  cache->store->executor->run(ends.back() + helpers, [&](std::size_t task) {
     if (out_of_memory.load(std::memory_order_relaxed)) return;
     try {
-      tasks[i].work->run(tasks[i].index);
+      // Helpers come last: a work has one thread while there are works that have none.
+      if (task >= ends.back()) return help(works, task - ends.back());
+      const auto end = std::upper_bound(ends.begin(), ends.end(), task);
+      const auto at = static_cast<std::size_t>(end - ends.begin());
+      works[at]->run(task - (*end - works[at]->tasks()));
     } catch (const std::bad_alloc&) {
       out_of_memory = true;
     }

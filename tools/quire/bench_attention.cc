@@ -11,11 +11,12 @@
 // Queries are f16, or bf16 where the keys are, as in an engine that computes in bf16.
 //
 // `us` is what a pass takes, over its calls. Passes of decode are timed in pieces that read as much
-// as a measurement of bandwidth does, and of each piece the best counts, as it does of bandwidth:
-// memory that is shared is fast and slow by tens of milliseconds. `pass_us` is that of the best
-// whole pass. `bytes` are the cached bytes that the queries of one layer see, each once: pages that
-// the last query reads sealed at their sealed bytes, the rest as rows. `gflops` counts the pairs of
-// query and token that see each other, keys and values, 2 per multiply-add.
+// as a measurement of bandwidth does (the last what is left), memory is read behind each, and of
+// each place in a pass that piece counts, with the read behind it, which was the fastest together
+// with it: memory that is shared is fast and slow by tens of milliseconds. `pass_us` is that of the
+// best whole pass. `bytes` are the cached bytes that the queries of one layer see, each once: pages
+// that the last query reads sealed at their sealed bytes, the rest as rows. `gflops` counts the
+// pairs of query and token that see each other, keys and values, 2 per multiply-add.
 //
 // `floor_us` is the larger of bytes over bandwidth and multiply-adds over their peak rate: that of
 // the bf16 dot product for bf16, of the 16-bit one for int8, of the 8-bit one for codecs of fewer
@@ -23,11 +24,10 @@
 // dot product. Keys and values count at their own codec's rate, and add up. `efficiency` is
 // floor_us over us; one above 1 means that the floor was measured too high.
 //
-// Bandwidth is that of the row, `read_gbps`: of reads with the same threads, one behind each piece,
-// of which the same counts as of pieces. On a shared machine it can jump by half, for milliseconds
-// or for seconds, and a floor of one moment says nothing of a pass of another. The machine's
-// read_gbps is the best of the whole run. Peak rates are measured before, between and behind the
-// rows, and the best counts.
+// Bandwidth is that of the row, `read_gbps`: of those reads, with the same threads. On a shared
+// machine it can jump by half, for milliseconds or for seconds, and a floor of one moment says
+// nothing of a pass of another. The machine's read_gbps is the best of the whole run. Peak rates
+// are measured before, between and behind the rows, and the best counts.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -35,9 +35,9 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <numeric>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "commands.h"
@@ -105,9 +105,17 @@ class Workload {
  public:
   Workload(const Case& task, int layers, int sequences);
 
-  // Attends to every layer of every sequence; returns the seconds of each piece. Calls `between`
-  // behind each.
-  std::vector<double> pass(const std::function<void()>& between = [] {});
+  // A part of a pass, and how long reading as many bytes behind it took.
+  struct Piece {
+    double attend_s = 0;
+    double read_s = 0;
+    std::size_t bytes = 0;
+
+    double both() const { return attend_s + read_s; }
+  };
+
+  // Attends to every layer of every sequence. `gbps`: asked behind each piece.
+  std::vector<Piece> pass(const std::function<double()>& gbps);
 
   int calls() const { return static_cast<int>(steps_.size()) * layers_; }  // of a pass
   std::size_t bytes_seen() const;                                          // by one call
@@ -177,35 +185,41 @@ void Workload::put(Step& step) {
   }
 }
 
-std::vector<double> Workload::pass(const std::function<void()>& between) {
+std::vector<Workload::Piece> Workload::pass(const std::function<double()>& gbps) {
   const auto q = TensorView::dense(q_.data(), task_.query_type(), task_.queries,
                                    task_.shape.query_heads, task_.shape.head_dim);
   const auto out =
       OutputView::dense(out_.data(), task_.queries, task_.shape.query_heads, task_.shape.head_dim);
-  std::vector<double> pieces;
-  std::size_t bytes = 0;  // of the piece at hand
+  std::vector<Piece> pieces;
   const std::size_t call_bytes = bytes_seen();
   const std::size_t piece_bytes = uncached_bytes();
+  Piece piece;
   auto start = Clock::now();
   const auto end_piece = [&] {
-    pieces.push_back(seconds_since(start));
-    between();
-    bytes = 0;
+    piece.attend_s = seconds_since(start);
+    piece.read_s = static_cast<double>(piece.bytes) / gbps() / 1e9;
+    pieces.push_back(std::exchange(piece, {}));
     start = Clock::now();
   };
   for (Step& step : steps_) {
     for (int layer = 0; layer < layers_; ++layer) {
       step.attend(layer, q, out).value();
-      bytes += call_bytes;
-      if (bytes >= piece_bytes && task_.queries == 1) end_piece();
+      piece.bytes += call_bytes;
+      if (piece.bytes >= piece_bytes && task_.queries == 1) end_piece();
     }
   }
-  if (bytes > 0) end_piece();
+  if (piece.bytes > 0) end_piece();
   return pieces;
 }
 
-double sum_of(const std::vector<double>& numbers) {
-  return std::accumulate(numbers.begin(), numbers.end(), 0.0);
+Workload::Piece sum_of(const std::vector<Workload::Piece>& pieces) {
+  Workload::Piece sum;
+  for (const Workload::Piece& piece : pieces) {
+    sum.attend_s += piece.attend_s;
+    sum.read_s += piece.read_s;
+    sum.bytes += piece.bytes;
+  }
+  return sum;
 }
 
 std::size_t Workload::bytes_seen() const {
@@ -226,9 +240,10 @@ struct Size {
 // As much as memory and time allow, but no more sequences than a pass out of memory needs.
 Size size_of(const Case& task) {
   Workload trial(task, 1, 1);
-  double call_s = sum_of(trial.pass());
+  const auto call = [&] { return sum_of(trial.pass([] { return 1.0; })).attend_s; };
+  double call_s = call();
   for (double total = call_s; total < 0.05;) {
-    const double again = sum_of(trial.pass());
+    const double again = call();
     total += again;
     call_s = std::min(call_s, again);
   }
@@ -308,53 +323,39 @@ struct Measured {
   std::size_t bytes = 0;
 };
 
-// A piece of a pass, and the read of as many bytes behind it.
-struct Piece {
-  double attend_s = 0;
-  double read_s = 0;
-
-  double both() const { return attend_s + read_s; }
-};
-
-// The best of each, over passes.
-void keep_best(std::vector<Piece>& best, const std::vector<Piece>& now) {
+// Decode goes at the speed of memory, which on a shared machine is now this and now that, so that
+// only what was measured at one moment can be compared: of each place in a pass that piece counts
+// which with the read behind it took the least. What prefill takes is its own.
+void keep_best(std::vector<Workload::Piece>& best, const std::vector<Workload::Piece>& now,
+               bool decode) {
   if (best.empty()) best = now;
   for (std::size_t i = 0; i < best.size(); ++i) {
-    if (now[i].both() < best[i].both()) best[i] = now[i];
+    if (decode ? now[i].both() < best[i].both() : now[i].attend_s < best[i].attend_s) {
+      best[i] = now[i];
+    }
   }
 }
 
-// Decode goes at the speed of memory, which on a shared machine is now this and now that: memory is
-// read behind each piece, and for each place in a pass that pass counts in which the two together
-// took the least.
 Measured measure(const Case& task, Machine& machine, bool quick) {
   fmt::print(stderr, "bench attention: {}\n", task.text());
   const Size size = quick ? Size{2, 1} : size_of(task);
   Workload workload(task, size.layers, size.sequences);
-  const auto piece_gb = static_cast<double>(workload.bytes_seen()) * workload.calls() / 1e9 /
-                        static_cast<double>(workload.pass().size());
-  std::vector<Piece> best;
+  const auto pass = [&] { return workload.pass([&] { return machine.read_again(task.threads); }); };
+  pass();
+  std::vector<Workload::Piece> best;
   double best_pass = 0;
   double total = 0;
   for (int passes = 0; passes < kPasses || (total < kEnoughSeconds && !quick); ++passes) {
     if (passes >= 2 && total > kPatience) break;
-    std::vector<double> reads;
-    const std::vector<double> attends =
-        workload.pass([&] { reads.push_back(piece_gb / machine.read_again(task.threads)); });
-    std::vector<Piece> pieces;
-    for (std::size_t i = 0; i < attends.size(); ++i) pieces.push_back({attends[i], reads[i]});
-    keep_best(best, pieces);
-    const double pass = sum_of(attends);
-    best_pass = passes == 0 ? pass : std::min(best_pass, pass);
-    total += pass;
+    const std::vector<Workload::Piece> pieces = pass();
+    keep_best(best, pieces, task.queries == 1);
+    const double seconds = sum_of(pieces).attend_s;
+    best_pass = passes == 0 ? seconds : std::min(best_pass, seconds);
+    total += seconds;
   }
-  Piece all;
-  for (const Piece& piece : best) {
-    all.attend_s += piece.attend_s;
-    all.read_s += piece.read_s;
-  }
+  const Workload::Piece all = sum_of(best);
   const double us = all.attend_s / workload.calls() * 1e6;
-  const double gbps = piece_gb * static_cast<double>(best.size()) / all.read_s;
+  const double gbps = static_cast<double>(all.bytes) / all.read_s / 1e9;
   fmt::print(stderr, "bench attention: {:.1f} us per layer, memory at {:.1f} GB/s\n", us, gbps);
   return {task, size.layers, us, best_pass / workload.calls() * 1e6, gbps, workload.bytes_seen()};
 }
