@@ -9,7 +9,7 @@ packages="g++ cmake ninja-build pkg-config python3 libpcre2-dev libedit-dev
 for kind in "$@"; do
   case $kind in
     coverage) packages="$packages gcovr" ;;
-    ci) packages="$packages git clang-14 clang-format-14" ;;
+    ci) packages="$packages git ccache clang-14 clang-format-14" ;;
     model) packages="$packages python3-pip" ;;
     *) echo "usage: $0 [coverage] [ci] [model]" >&2; exit 2 ;;
   esac
