@@ -116,7 +116,7 @@ void AttendWork::take_items() try {
 // each; none if there is none.
 std::optional<AttendWork::Taken> AttendWork::take(const Walker* walker) noexcept {
   for (;;) {
-    Taken next =
+    const Taken next =
         walker != nullptr ? Taken{walker->range, progress_[walker->range].taken} : least_taken();
     if (next.item >= items_.size()) {
       if (walker == nullptr) return std::nullopt;

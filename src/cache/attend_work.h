@@ -11,7 +11,6 @@
 // that other threads write.
 #pragma once
 
-#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -39,7 +38,7 @@ struct AttendJob {
   std::span<const WorkItem> items;  // of the slices
   std::span<const Query> queries;
   TensorView q;
-  StateView states;
+  StateView states;       // written; where there is an output, no more than memory to work in
   const OutputView* out;  // null: states are all that is wanted
 };
 
