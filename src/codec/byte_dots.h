@@ -2,7 +2,7 @@
 //
 //   query    scale = max |q| / 127, code = round(q / scale), signed; the codes of keys are unsigned
 //   weights  w[t] = weight[t] times the scale of value t, scale = max w / 255, code = round(w /
-//            scale), unsigned; the codes of values are signed
+//            scale), dithered, unsigned; the codes of values are signed
 //
 // Sums are of integers, so they are exact and their order does not matter. A prepared row is a
 // header, then the codes.
@@ -53,6 +53,7 @@ inline std::size_t byte_row_bytes(int count) noexcept {
 // Signed bytes of queries, and the sum of them.
 struct QueryBytes {
   static constexpr float kMost = 127.0f;
+  static constexpr bool kDithers = false;
   static constexpr int kFloats = 4;
   QUIRE_INLINE static Ints of(const Floats (&a)[kFloats]) { return signed_bytes(a); }
   QUIRE_INLINE static Ints add(const Ints& sums, const Ints& bytes) {
@@ -61,9 +62,11 @@ struct QueryBytes {
   }
 };
 
-// Unsigned bytes of weights. Codes of values count from 0, so nobody asks for their sum.
+// Unsigned bytes of weights. A page may have many small ones, that together weigh something: hence
+// dithered. Codes of values count from 0, so nobody asks for their sum.
 struct WeightBytes {
   static constexpr float kMost = 255.0f;
+  static constexpr bool kDithers = true;
   static constexpr int kFloats = 4;
   QUIRE_INLINE static Ints of(const Floats (&a)[kFloats]) { return unsigned_bytes(a); }
   QUIRE_INLINE static Ints add(const Ints& sums, const Ints&) { return sums; }

@@ -85,24 +85,47 @@ QUIRE_INLINE float largest_magnitude(const float* from, int count) {
   return largest_magnitude_of(magnitudes);
 }
 
+// What is added to floats before they are rounded, between -1/2 and 1/2 and different for
+// neighbours: numbers that are small beside the largest are then right on the average, where
+// rounding to the nearest makes zeros of them all. 0 stays 0.
+struct Dither {
+  static constexpr int kCount = 64;
+  alignas(64) float shifts[kCount];  // places of a row in the order of their bits read backwards
+  constexpr Dither() : shifts() {
+    for (int i = 0; i < kCount; ++i) {
+      int backwards = 0;
+      for (int bit = 1; bit < kCount; bit *= 2) backwards = 2 * backwards + (i & bit ? 1 : 0);
+      shifts[i] = (static_cast<float>(backwards) + 0.5f) / kCount - 0.5f;
+    }
+  }
+  QUIRE_INLINE Floats at(int i) const { return load_floats(shifts + i % kCount); }
+};
+constexpr Dither kDither;
+
 // Writes the integers of `count` floats, a multiple of 16, in whole vectors: those behind become 0.
-// load(i): kLanes of them. Lanes of the result add up to their sum. `Kind` says how floats become
-// integers:
+// load(i): kLanes of them; `first`: the place of the first in its row, a multiple of 16 too. Lanes
+// of the result add up to their sum. `Kind` says how floats become integers:
 //
 //     kMost          the largest magnitude
+//     kDithers       whether they are dithered
 //     kFloats        vectors of floats that become one vector
 //     of(floats)     that vector
 //     add(sums, of)  its sums added to those of others
 template <class Kind, class Load>
-QUIRE_INLINE Ints store_ints_of(const Load& load, int count, float to_ints, std::byte* to) {
+QUIRE_INLINE Ints store_ints_of(const Load& load, int count, float to_ints, std::byte* to,
+                                int first = 0) {
   constexpr int kVector = Kind::kFloats * kLanes;
   const Floats factor = spread(to_ints);
   Ints sums = zero_ints();
+  const auto scaled = [&](int i) QUIRE_INLINED {
+    if constexpr (Kind::kDithers) return fma(load(i), factor, kDither.at(first + i));
+    return mul(load(i), factor);
+  };
   const auto store = [&](int i, int left) QUIRE_INLINED {
     Floats floats[Kind::kFloats];
 #pragma GCC unroll 4
     for (int j = 0; j < Kind::kFloats; ++j) {
-      floats[j] = j * kLanes < left ? mul(load(i + j * kLanes), factor) : zeros();
+      floats[j] = j * kLanes < left ? scaled(i + j * kLanes) : zeros();
     }
     const Ints ints = Kind::of(floats);
     store_ints(to + i * static_cast<int>(sizeof(Ints)) / kVector, ints);
@@ -114,14 +137,16 @@ QUIRE_INLINE Ints store_ints_of(const Load& load, int count, float to_ints, std:
   return sums;
 }
 
-// Writes R rows of integers, of `Kind`, `behind` bytes after their headers: scales times `level`,
-// and offsets for codes that count from `middle`. load(row, i): kLanes floats of a row's `count`, a
-// multiple of 16, whose largest magnitudes (or what stands for them) are given; rows: of the
-// headers, `stride` bytes apart.
+// Writes R rows of integers, of `Kind`, from place `first` on behind their headers: scales times
+// `level`, and offsets for codes that count from `middle`. load(row, i): kLanes floats of a row's
+// `count`, a multiple of 16, whose largest magnitudes (or what stands for them) are given; rows: of
+// the headers, `stride` bytes apart.
 template <class Kind, int R, class Load>
 QUIRE_INLINE void store_rows(const Load& load, int count, const Quad& largest, float level,
-                             int middle, std::byte* rows, std::ptrdiff_t stride,
-                             std::ptrdiff_t behind = 0) {
+                             int middle, std::byte* rows, std::ptrdiff_t stride, int first = 0) {
+  constexpr int kVector = Kind::kFloats * kLanes;
+  const int behind =
+      static_cast<int>(sizeof(IntHeader)) + first * static_cast<int>(sizeof(Ints)) / kVector;
   Ints sums[4] = {zero_ints(), zero_ints(), zero_ints(), zero_ints()};
   const IntScales scales = int_scales_of(largest, Kind::kMost);
   const Quad levels = scales.to_floats * level;
@@ -129,7 +154,7 @@ QUIRE_INLINE void store_rows(const Load& load, int count, const Quad& largest, f
   for (int r = 0; r < R; ++r) {
     std::byte* row = rows + r * stride;
     sums[r] = store_ints_of<Kind>([&](int i) QUIRE_INLINED { return load(r, i); }, count,
-                                  scales.to_ints[r], row + sizeof(IntHeader) + behind);
+                                  scales.to_ints[r], row + behind, first);
     reinterpret_cast<IntHeader*>(row)->scale = levels[r];
   }
   std::int32_t totals[4];

@@ -82,6 +82,7 @@ inline std::size_t code_bytes(int count) noexcept {
 // Words of queries and weights, and the sum of them.
 struct Words {
   static constexpr float kMost = kLargestCode;
+  static constexpr bool kDithers = false;
   static constexpr int kFloats = 2;
   QUIRE_INLINE static Ints of(const Floats (&a)[kFloats]) { return quad_words(a[0], a[1]); }
   QUIRE_INLINE static Ints add(const Ints& sums, const Ints& words) {

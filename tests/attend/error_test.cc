@@ -5,7 +5,7 @@
 //   int8            3e-3 + 3e-5 L
 //   bf16            as f32, or where weights are rounded to bf16 (rounds_weights) 2e-3 with logits
 //                   of deviation 1, 1e-2 with 10
-//   tq6, dual6      as int8: operands have 15 bits
+//   dual6           as int8: operands have 15 bits
 //   tq, dual        2e-2 with logits of deviation 1, 2e-1 with 10
 //
 // Where weights or queries are rounded to 8 bits, a bound is one on the mean square of many heads,
@@ -100,7 +100,7 @@ struct Ask {
 // Whether a codec's kernels have operands of 15 bits and levels that are not rounded.
 bool is_fine(const Codec& codec) {
   const std::string name = codec.name;
-  return name == "int8" || name == "tq6" || name == "dual6";
+  return name == "int8" || name == "dual6";
 }
 
 // What the mean square of many heads is held to; 0 where each head has its bound alone.

@@ -46,7 +46,7 @@ void for_each_kernel(Side side, const std::function<void(const Codec&, Isa)>& f)
 TileShape shape_of(Side side, int slots, int dim) { return {side, slots, dim, 0, 3}; }
 
 // Bytes stand where codes of 8 bits would. For tq they are the multiple of the step nearest to the
-// level, counted from a middle for keys and where operands have 15 bits; for dual the code.
+// level, counted for keys from one more than the largest; for dual the code.
 TEST(PlaneKernel, ExpandedBytesAreTheLevels) {
   std::mt19937_64 random(test::announce_seed());
   const auto check = [&](const Codec& codec, Isa isa, const TileShape& shape) {
@@ -58,11 +58,8 @@ TEST(PlaneKernel, ExpandedBytesAreTheLevels) {
     const int half = 1 << (side.bits() - 1);
     const std::vector<double> levels = test::tq_levels(side.bits());
     const double step = side.is_tq() ? test::tq_step(codec, isa, side.bits()) : 0;
-    const bool small_levels = isa == Isa::avx2 && !side.has_small_pairs();
-    const int middle = side.has_words()            ? 128
-                       : shape.side == Side::value ? 0
-                       : small_levels              ? 64
-                                                   : 128;
+    const int middle =
+        shape.side == Side::value ? 0 : 1 + static_cast<int>(std::round(levels.back() / step));
     const PlaneTiles tiles(shape, side.bits());
     ASSERT_EQ(page.expanded.size(), size_of(shape.padded_slots()) * tiles.channels());
     for (int slot = 0; slot < shape.slots; ++slot) {
@@ -97,8 +94,7 @@ TEST(PlaneKernel, StepsUseTheRoomOfAByte) {
     const CodedSide side{&codec, isa, shape_of(Side::value, 16, 16), nullptr, nullptr};
     const double most =
         test::tq_levels(side.bits()).back() / test::tq_step(codec, isa, side.bits());
-    const bool large = side.has_words() || side.has_small_pairs();
-    const double room = isa == Isa::avx2 && !large ? 63 : 127;
+    const double room = isa == Isa::avx2 && !side.has_small_pairs() ? 63 : 127;
     EXPECT_GT(most, room / 2 - 0.5);
     EXPECT_LE(most, room);
     if (side.bits() == 6) {
@@ -246,9 +242,9 @@ TEST(PlaneKernel, TheLargestSumsDoNotOverflow) {
           for (int slot = 0; slot < 32; ++slot) {
             double expected = 0;
             for (int c = 0; c < dim; ++c) expected += q * page.value(slot, c);
-            // All codes of such a query are exact, and so is the largest level; codes of pairs
-            // that must be small are 63.5, rounded.
-            const double rounded = page.coded_side(isa).has_small_pairs() ? 0.5 / 63.5 : 0;
+            // All codes of such a query are exact, and so is the largest level; but codes of
+            // pairs that must be small are rounded, and at least 63.
+            const double rounded = page.coded_side(isa).has_small_pairs() ? 0.5 / 63 : 0;
             ASSERT_NEAR(out[size_of(slot)], expected,
                         1e-5 * dim * 64 + rounded * std::fabs(expected))
                 << dim << ' ' << slot;
@@ -272,9 +268,35 @@ TEST(PlaneKernel, TheLargestSumsDoNotOverflow) {
           const std::vector<float> out = mix(page, std::vector<float>(256, weight), {0.0f},
                                              std::vector<float>(64, 5.0f), of_expanded);
           const double expected = (lowest ? -256 : 256) * top * double{weight};
-          const double rounded = page.coded_side(isa).has_small_pairs() ? 0.5 / 128.5 : 0;
+          const double rounded = page.coded_side(isa).has_small_pairs() ? 1.0 / 127 : 0;
           for (const float x : out) {
             ASSERT_NEAR(x, expected, (1e-6 + rounded) * std::fabs(expected));
+          }
+        }
+      }
+    }
+  });
+}
+
+// Weights that are less than half a code beside a large one count together for what they are.
+TEST(PlaneKernel, ManySmallWeightsAreNotLost) {
+  for_each_kernel(Side::value, [](const Codec& codec, Isa isa) {
+    const TileShape shape = shape_of(Side::value, 64, 64);
+    const Page page(codec, isa, shape, std::vector<float>(64 * 64, 1.0f));
+    const CodedSide side = page.coded_side(isa);
+    const double levels = test::level_error(side) * side.scale(0);
+    for (const float small : {0x1p-8f, 0x1p-9f, 0x1p-10f, 0x1p-12f}) {
+      for (const std::size_t large : {0u, 1u, 31u, 62u}) {
+        std::vector<float> weights(64, small);
+        weights[large] = 1.0f;
+        const double sum = 1 + 63 * double{small};
+        for (const bool of_expanded : page.forms()) {
+          const std::vector<float> out =
+              mix(page, weights, {0.0f}, std::vector<float>(64, 0.0f), of_expanded);
+          for (int c = 0; c < shape.dim; ++c) {
+            const double expected = sum * page.value(0, c);
+            ASSERT_NEAR(out[size_of(c)], expected, 2.0 / 255 * std::fabs(expected) + levels * sum)
+                << small << ' ' << large;
           }
         }
       }

@@ -1,10 +1,11 @@
 // By how much the kernels of tq and dual can be off from sums over what their pages decode to.
 //
-// Such kernels round three things, all to the nearest: numbers of a query to codes of max / 127,
-// weights times the scales of their values to codes of max / 255, to half of either where
-// pairs of them must be small, both to max / 32767 where operands have 15 bits; and the levels of
-// tq to multiples of a step. Each is off by at most half of its unit, and sums of what is left are
-// exact. The bounds here are the sums of all that at its worst, made from the bytes of a page.
+// Such kernels round three things: numbers of a query to the nearest codes of max / 127, or of
+// max / 32767 where operands have 15 bits; weights times the scales of their values to one of the
+// two codes of max / 255 beside them, since they are dithered; either to up to twice as much where
+// pairs of them must be small; and the levels of tq to the nearest multiples of a step. Sums of
+// what is left are exact. The bounds here are the sums of all that at its worst, made from the
+// bytes of a page.
 //
 // Queries are in the basis of the codes (Codec::rotate).
 #pragma once
@@ -33,13 +34,12 @@ struct CodedSide {
 
   bool is_tq() const { return std::string_view(codec->name).starts_with("tq"); }
   int bits() const { return std::string_view(codec->name).back() - '0'; }
-  bool has_words() const { return bits() == 6; }
-  bool has_small_pairs() const { return is_tq() && bits() == 5 && isa == Isa::avx2; }
-  // Half a code, as a part of the largest number; the hundredth is for the floats that make it.
+  bool has_words() const { return !is_tq() && bits() == 6; }
+  bool has_small_pairs() const { return is_tq() && bits() >= 5 && isa == Isa::avx2; }
+  // What a code can be off by, as a part of the largest number; the hundredth is for the floats
+  // that make it.
   double query_grain() const { return 0.51 / (has_words() ? 32767 : has_small_pairs() ? 63 : 127); }
-  double weight_grain() const {
-    return 0.51 / (has_words() ? 32767 : has_small_pairs() ? 127 : 255);
-  }
+  double weight_grain() const { return 1.01 / (has_small_pairs() ? 127 : 255); }
   double scale(int slot) const {
     return load_element(DType::f16, scales, static_cast<std::size_t>(slot));
   }
@@ -73,11 +73,7 @@ inline double tq_step(const Codec& codec, Isa isa, int bits) {
   const Kernel& kernel = *codec.kernels[static_cast<std::size_t>(isa)];
   std::vector<std::byte> expanded(kernel.expanded_bytes(Side::value, kSlots, kDim));
   kernel.expand(Side::value, {data.data(), nullptr, kSlots, kDim, kDim}, expanded.data());
-  // Words are multiplied with bytes that count from 128.
-  const bool words = CodedSide{&codec, isa, {}, nullptr, nullptr}.has_words();
-  const auto byte =
-      words ? static_cast<std::byte>(static_cast<int>(expanded[0]) - 128) : expanded[0];
-  return tq_levels(bits).back() / static_cast<double>(static_cast<signed char>(byte));
+  return tq_levels(bits).back() / static_cast<double>(static_cast<signed char>(expanded[0]));
 }
 
 // What the levels of tq are off by as multiples of their step; 0 for dual.
