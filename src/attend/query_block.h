@@ -36,8 +36,11 @@ class QueryBlock {
     Prepared& form = forms_[reader.sealed];
     if (!form.ready || form.turn != turn) prepare(reader, turn, form);
     const auto stride = static_cast<std::ptrdiff_t>(reader.query_bytes);
-    const Operands rows{form.bytes.data() + first * stride, stride, static_cast<int>(count)};
-    return reader.kernel->fold == nullptr ? rows : folded(keys, rows);
+    const std::byte* rows = form.bytes.data() + first * stride;
+    // Written once, where the caller wants it: copied, it would be read in wider parts than it was
+    // written in, which waits for all stores before it.
+    if (reader.kernel->fold == nullptr) return {rows, stride, static_cast<int>(count)};
+    return folded(keys, {rows, stride, static_cast<int>(count)});
   }
 
  private:
