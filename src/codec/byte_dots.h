@@ -1,8 +1,10 @@
 // Products of byte codes and 8-bit operands: include after codec/ints_<set>.h.
 //
 //   query    scale = max |q| / 127, code = round(q / scale), signed; the codes of keys are unsigned
-//   weights  w[t] = weight[t] times the scale of value t, scale = max w / 255, code = round(w /
-//            scale), dithered, unsigned; the codes of values are signed
+//   weights  w[t] = weight[t] times the scale of value t, scale = max w / 255, code = round(w[t] /
+//            scale + shift of slot t), unsigned; the codes of values are signed
+//
+// Scales are larger where codes of pairs must be small (tq/attend.h).
 //
 // Sums are of integers, so they are exact and their order does not matter. A prepared row is a
 // header, then the codes.
@@ -37,9 +39,6 @@ struct SmallKeyOps : KeyByteOps {
 };
 
 struct ValueByteOps : ByteOps {  // its codes count from 0
-  QUIRE_INLINE static Floats mixed(const Sum& sum, const Header& header) {
-    return mul(to_floats(sum), header.scale);
-  }
   QUIRE_INLINE static void add(Sum& sum, const Operand& x, const Weight& w) {
     sum = add_byte_dots(sum, w, x);
   }

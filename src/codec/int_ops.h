@@ -1,10 +1,10 @@
 // What kernels that multiply integers share: include after codec/ints_<set>.h.
 //
 // Queries, and weights times the scales of their values, become integers with one scale per row:
-// the largest magnitude over the largest integer. A prepared row is a header, then the integers,
-// aligned so that no vector of them crosses a line. Codes may count from a middle and be multiplied
-// as if they did not: the sum of the row's integers times the middle is then taken off their sum,
-// modulo 2^32 like all of it.
+// the largest magnitude, or what stands for it, over the largest integer. A prepared row is a
+// header, then the integers, aligned so that no vector of them crosses a line. Codes may count from
+// a middle and be multiplied as if they did not: the sum of the row's integers times the middle is
+// then taken off their sum, modulo 2^32 like all of it.
 #pragma once
 
 #include "codec/products.h"
@@ -46,7 +46,7 @@ struct IntOps {
     return mul(fma(dots, header.scale, header.base), load_f16(scales));
   }
   QUIRE_INLINE static Floats mixed(const Sum& sum, const Header& header) {
-    return mul(to_floats(sub_ints(sum, header.offset)), header.scale);
+    return mul(to_floats(sum), header.scale);
   }
   static_assert(kHeaderBytes == sizeof(IntHeader));
 };
@@ -85,9 +85,9 @@ QUIRE_INLINE float largest_magnitude(const float* from, int count) {
   return largest_magnitude_of(magnitudes);
 }
 
-// What is added to floats before they are rounded, between -1/2 and 1/2 and different for
-// neighbours: numbers that are small beside the largest are then right on the average, where
-// rounding to the nearest makes zeros of them all. 0 stays 0.
+// What is added to floats before they are rounded, between -1/2 and 1/2, and different in each of
+// 64 places: numbers that are small beside the largest then add up to what they are, where rounding
+// to the nearest makes zeros of them all. 0 stays 0.
 struct Dither {
   static constexpr int kCount = 64;
   alignas(64) float shifts[kCount];  // places of a row in the order of their bits read backwards

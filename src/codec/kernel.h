@@ -88,7 +88,7 @@ struct Kernel {
 
   // Softmax: raises the tops, and makes weights 2^(logit - top) and their sums, in the form that
   // mix multiplies, in weight_bytes bytes a row; where that is null, in place of the dot products.
-  // Weights that are rounded are summed rounded.
+  // Weights that become bf16 are summed rounded.
   std::size_t (*weight_bytes)(int slots) noexcept;
   void (*weigh)(const PageSide& values, const Logits& logits) noexcept;
 

@@ -4,11 +4,10 @@
 //   weights  w[t] = weight[t] times the scale of value t; the same with the maximum of the page
 //
 // Sums are of integers, so they are exact and their order does not matter. With codes from -127 to
-// 127, or unsigned ones less their middle of 128 (then modulo 2^32 until that is taken off), they
-// cannot overflow: 32767 * 128 * 512 channels, or 256 slots, stay below 2^31. The four neighbours
-// of a lane are split into bytes 0 and 2 and bytes 1 and 3 and widened to 16 bits, which one
-// instruction multiplies and adds in pairs. A prepared row is a header, two scales for signed
-// codes, then the row's own codes in that order: 0, 2, 1, 3.
+// 127, or from 0 to 63, they cannot overflow: 32767 * 128 * 512 channels, or 256 slots, stay below
+// 2^31. The four neighbours of a lane are split into bytes 0 and 2 and bytes 1 and 3 and widened to
+// 16 bits, which one instruction multiplies and adds in pairs. A prepared row is a header, two
+// scales for signed codes, then the row's own codes in that order: 0, 2, 1, 3.
 #pragma once
 
 #include "codec/int_ops.h"
@@ -70,7 +69,6 @@ struct UnsignedWordOps : Int8Ops {
   static constexpr int kShortSteps = 0;
   using Header = IntOps::Header;
   using IntOps::header;
-  using IntOps::mixed;
   using IntOps::score;
 };
 

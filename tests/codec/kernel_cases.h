@@ -129,17 +129,10 @@ inline Prepared prepare(const Page& page, const std::vector<float>& queries) {
   return folded;
 }
 
-// weights [rows][slots], 0 outside [first, end). Kernels make them of logits; whole powers of 2
-// (and 0 and NaN) come out as they are, and no others are taken.
-inline Prepared weigh(const Page& page, const std::vector<float>& weights, int first, int end) {
+// logits [rows][slots], at most 0, -inf outside [first, end).
+inline Prepared weigh_logits(const Page& page, std::vector<float> logits, int first, int end) {
   const int slots = page.shape.slots;
-  std::vector<float> logits;
-  for (const float w : weights) {
-    int power = 0;
-    EXPECT_TRUE(w == 0.0f || std::isnan(w) || (w <= 1.0f && std::frexp(w, &power) == 0.5f)) << w;
-    logits.push_back(std::log2(w));
-  }
-  Prepared made{{}, slots * std::ptrdiff_t{4}, static_cast<int>(weights.size()) / slots};
+  Prepared made{{}, slots * std::ptrdiff_t{4}, static_cast<int>(logits.size()) / slots};
   const bool in_place = page.kernel->weight_bytes == nullptr;
   if (!in_place) made.stride = static_cast<std::ptrdiff_t>(page.kernel->weight_bytes(slots));
   made.bytes.resize(size_of(made.count) * static_cast<std::size_t>(made.stride), std::byte{0xa5});
@@ -152,6 +145,18 @@ inline Prepared weigh(const Page& page, const std::vector<float>& weights, int f
                       base.data(), keep.data(), made.bytes.data(), made.stride});
   if (in_place) std::memcpy(made.bytes.data(), logits.data(), made.bytes.size());
   return made;
+}
+
+// weights [rows][slots], 0 outside [first, end). Kernels make them of logits; whole powers of 2
+// (and 0 and NaN) come out as they are, and no others are taken.
+inline Prepared weigh(const Page& page, const std::vector<float>& weights, int first, int end) {
+  std::vector<float> logits;
+  for (const float w : weights) {
+    int power = 0;
+    EXPECT_TRUE(w == 0.0f || std::isnan(w) || (w <= 1.0f && std::frexp(w, &power) == 0.5f)) << w;
+    logits.push_back(std::log2(w));
+  }
+  return weigh_logits(page, std::move(logits), first, end);
 }
 
 // [rows][slots].

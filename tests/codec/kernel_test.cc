@@ -297,7 +297,7 @@ TEST(Kernel, MixOfARangeIsThatOfThePageWithNoWeightElsewhere) {
                     }
                   }
                 },
-                {64});
+                {64, 96});
 }
 
 TEST(Kernel, BrokenQueriesGiveNoFiniteScoreAndHarmNoOtherRow) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 #include <functional>
 #include <random>
 #include <vector>
@@ -27,6 +28,7 @@ using test::random_weights;
 using test::same_bits;
 using test::scores;
 using test::size_of;
+using test::weigh_logits;
 
 // Sizes with whole units of planes and with parts of them.
 constexpr int kKeyDims[] = {20, 36, 44, 64, 80, 96, 112, 128, 192, 256};
@@ -94,9 +96,9 @@ TEST(PlaneKernel, StepsUseTheRoomOfAByte) {
     const CodedSide side{&codec, isa, shape_of(Side::value, 16, 16), nullptr, nullptr};
     const double most =
         test::tq_levels(side.bits()).back() / test::tq_step(codec, isa, side.bits());
-    const double room = isa == Isa::avx2 && !side.has_small_pairs() ? 63 : 127;
+    const double room = isa != Isa::avx2 ? 127 : side.has_small_pairs() ? 108 : 63;
     EXPECT_GT(most, room / 2 - 0.5);
-    EXPECT_LE(most, room);
+    EXPECT_LT(most, room + 0.5);
     if (side.bits() == 6) {
       EXPECT_LT(test::level_error(side), 1e-6);
     }
@@ -105,9 +107,9 @@ TEST(PlaneKernel, StepsUseTheRoomOfAByte) {
   });
 }
 
-// The scalar kernel and that of AVX-512 have the same bytes and codes, so the same sums of
-// integers; what is left is the order of a few float products, and for dual that of a sum of
-// floats.
+// The scalar kernel and that of AVX-512 have the same bytes and, but for ties that no number here
+// is near to, codes, so the same sums of integers; what is left is the order of a few float
+// products, and for dual that of a sum of floats.
 TEST(PlaneKernel, ScalarAndAvx512HaveTheSameSums) {
   std::mt19937_64 random(test::announce_seed());
   for_each_kernel(Side::key, [&](const Codec& codec, Isa isa) {
@@ -243,8 +245,8 @@ TEST(PlaneKernel, TheLargestSumsDoNotOverflow) {
             double expected = 0;
             for (int c = 0; c < dim; ++c) expected += q * page.value(slot, c);
             // All codes of such a query are exact, and so is the largest level; but codes of
-            // pairs that must be small are rounded, and at least 63.
-            const double rounded = page.coded_side(isa).has_small_pairs() ? 0.5 / 63 : 0;
+            // pairs that must be small are rounded, and at least 75.
+            const double rounded = page.coded_side(isa).has_small_pairs() ? 0.5 / 75 : 0;
             ASSERT_NEAR(out[size_of(slot)], expected,
                         1e-5 * dim * 64 + rounded * std::fabs(expected))
                 << dim << ' ' << slot;
@@ -268,10 +270,96 @@ TEST(PlaneKernel, TheLargestSumsDoNotOverflow) {
           const std::vector<float> out = mix(page, std::vector<float>(256, weight), {0.0f},
                                              std::vector<float>(64, 5.0f), of_expanded);
           const double expected = (lowest ? -256 : 256) * top * double{weight};
-          const double rounded = page.coded_side(isa).has_small_pairs() ? 1.0 / 127 : 0;
-          for (const float x : out) {
-            ASSERT_NEAR(x, expected, (1e-6 + rounded) * std::fabs(expected));
+          for (const float x : out) ASSERT_NEAR(x, expected, 1e-6 * std::fabs(expected));
+        }
+      }
+    }
+  });
+}
+
+// A prepared row of 8-bit operands: a header that begins with the scale and the offset, then codes.
+struct Codes {
+  float scale;
+  std::int32_t offset;
+  const std::byte* codes;
+
+  explicit Codes(const std::byte* row) : codes(row + 64) {
+    std::memcpy(&scale, row, sizeof scale);
+    std::memcpy(&offset, row + sizeof scale, sizeof offset);
+  }
+};
+
+// Pairs of neighbours that are as large as they may be together, in all proportions, with the
+// highest and the lowest codes of a page: no sum is cut off, they are those of integers.
+TEST(PlaneKernel, SumsOfPairsAreExact) {
+  std::mt19937_64 random(test::announce_seed());
+  std::uniform_real_distribution<float> part(0.2f, 0.8f);
+  constexpr int kDim = 128;
+  constexpr int kSlots = 64;
+  constexpr int kRows = 100;
+  const auto make = [&](Side side, const Codec& codec, Isa isa) {
+    const TileShape shape = shape_of(side, kSlots, kDim);
+    Page page(codec, isa, shape, std::vector<float>(size_of(kSlots * kDim), 1.0f));
+    const PlaneTiles tiles(shape, page.coded_side(isa).bits());
+    for (int slot = 0; slot < kSlots; ++slot) {
+      store_element(DType::f16, page.sealed.scales.data(), size_of(slot), 1.0f);
+      const PlaneTiles::Slot codes = tiles.slot(slot);
+      for (std::size_t c = 0; c < kDim; ++c) {
+        const bool high = side == Side::key ? slot % 2 == 0 : c % 2 == 0;
+        codes.set(page.sealed.data.data(), c, high ? (1u << page.coded_side(isa).bits()) - 1 : 0);
+      }
+    }
+    page.kernel->expand(side, page.side(false), page.expanded.data());
+    return page;
+  };
+  for_each_kernel(Side::key, [&](const Codec& codec, Isa isa) {
+    const Page page = make(Side::key, codec, isa);
+    if (!page.coded_side(isa).is_tq()) return;
+    std::vector<float> queries;
+    for (int i = 0; i < kRows * kDim / 2; ++i) {
+      const float a = part(random);
+      const float sign = i / (kDim / 2) % 2 == 0 ? 1.0f : -1.0f;
+      queries.insert(queries.end(), {sign * a, sign * (1.0f - a)});
+    }
+    const test::Prepared rows = test::prepare(page, queries);
+    for (const bool of_expanded : page.forms()) {
+      const std::vector<float> out = scores(page, rows, 0, kSlots, of_expanded);
+      for (int row = 0; row < kRows; ++row) {
+        const Codes query(rows.bytes.data() + row * rows.stride);
+        for (int slot = 0; slot < kSlots; ++slot) {
+          int sum = -query.offset;
+          for (std::size_t c = 0; c < kDim; ++c) {
+            sum += static_cast<signed char>(query.codes[c]) *
+                   static_cast<int>(page.expanded[slot_place(page.shape, 4, slot).at(c)]);
           }
+          ASSERT_EQ(out[size_of(row * kSlots + slot)], static_cast<float>(sum) * query.scale)
+              << row << ' ' << slot;
+        }
+      }
+    }
+  });
+  for_each_kernel(Side::value, [&](const Codec& codec, Isa isa) {
+    const Page page = make(Side::value, codec, isa);
+    std::vector<float> logits;
+    for (int i = 0; i < kRows * kSlots / 2; ++i) {
+      const float a = part(random);
+      logits.insert(logits.end(), {std::log2(a), std::log2(1.0f - a)});
+    }
+    const test::Prepared rows = weigh_logits(page, logits, 0, kSlots);
+    for (const bool of_expanded : page.forms()) {
+      const std::vector<float> out =
+          mix(page, rows, 0, kSlots, std::vector<float>(kRows, 0.0f),
+              std::vector<float>(size_of(kRows * kDim), 1.0f), of_expanded);
+      for (int row = 0; row < kRows; ++row) {
+        const Codes weights(rows.bytes.data() + row * rows.stride);
+        for (std::size_t c = 0; c < kDim; ++c) {
+          int sum = 0;
+          for (int slot = 0; slot < kSlots; ++slot) {
+            sum += static_cast<int>(weights.codes[slot]) *
+                   static_cast<signed char>(page.expanded[slot_place(page.shape, 4, slot).at(c)]);
+          }
+          ASSERT_EQ(out[size_of(row) * kDim + c], static_cast<float>(sum) * weights.scale)
+              << row << ' ' << c;
         }
       }
     }
@@ -281,22 +369,24 @@ TEST(PlaneKernel, TheLargestSumsDoNotOverflow) {
 // Weights that are less than half a code beside a large one count together for what they are.
 TEST(PlaneKernel, ManySmallWeightsAreNotLost) {
   for_each_kernel(Side::value, [](const Codec& codec, Isa isa) {
-    const TileShape shape = shape_of(Side::value, 64, 64);
-    const Page page(codec, isa, shape, std::vector<float>(64 * 64, 1.0f));
-    const CodedSide side = page.coded_side(isa);
-    const double levels = test::level_error(side) * side.scale(0);
-    for (const float small : {0x1p-8f, 0x1p-9f, 0x1p-10f, 0x1p-12f}) {
-      for (const std::size_t large : {0u, 1u, 31u, 62u}) {
-        std::vector<float> weights(64, small);
-        weights[large] = 1.0f;
-        const double sum = 1 + 63 * double{small};
-        for (const bool of_expanded : page.forms()) {
-          const std::vector<float> out =
-              mix(page, weights, {0.0f}, std::vector<float>(64, 0.0f), of_expanded);
-          for (int c = 0; c < shape.dim; ++c) {
-            const double expected = sum * page.value(0, c);
-            ASSERT_NEAR(out[size_of(c)], expected, 2.0 / 255 * std::fabs(expected) + levels * sum)
-                << small << ' ' << large;
+    for (const int slots : {16, 32, 64, 256}) {
+      const TileShape shape = shape_of(Side::value, slots, 64);
+      const Page page(codec, isa, shape, std::vector<float>(size_of(slots * 64), 1.0f));
+      const CodedSide side = page.coded_side(isa);
+      const double levels = test::level_error(side) * side.scale(0);
+      for (const float small : {0x1p-8f, 0x1p-9f, 0x1p-10f, 0x1p-12f}) {
+        for (const int large : {0, 1, slots / 2 - 1, slots - 2}) {
+          std::vector<float> weights(size_of(slots), small);
+          weights[size_of(large)] = 1.0f;
+          const double sum = 1 + (slots - 1) * double{small};
+          for (const bool of_expanded : page.forms()) {
+            const std::vector<float> out =
+                mix(page, weights, {0.0f}, std::vector<float>(64, 0.0f), of_expanded);
+            for (int c = 0; c < shape.dim; ++c) {
+              const double expected = sum * page.value(0, c);
+              ASSERT_NEAR(out[size_of(c)], expected, 2.0 / 255 * std::fabs(expected) + levels * sum)
+                  << slots << ' ' << small << ' ' << large;
+            }
           }
         }
       }

@@ -2,9 +2,9 @@
 //
 // Such kernels round three things: numbers of a query to the nearest codes of max / 127, or of
 // max / 32767 where operands have 15 bits; weights times the scales of their values to one of the
-// two codes of max / 255 beside them, since they are dithered; either to up to twice as much where
-// pairs of them must be small; and the levels of tq to the nearest multiples of a step. Sums of
-// what is left are exact. The bounds here are the sums of all that at its worst, made from the
+// two codes of max / 255 beside them, since they are dithered; either to up to 1.7 times as much
+// where pairs of them must be small; and the levels of tq to the nearest multiples of a step. Sums
+// of what is left are exact. The bounds here are the sums of all that at its worst, made from the
 // bytes of a page.
 //
 // Queries are in the basis of the codes (Codec::rotate).
@@ -38,8 +38,8 @@ struct CodedSide {
   bool has_small_pairs() const { return is_tq() && bits() >= 5 && isa == Isa::avx2; }
   // What a code can be off by, as a part of the largest number; the hundredth is for the floats
   // that make it.
-  double query_grain() const { return 0.51 / (has_words() ? 32767 : has_small_pairs() ? 63 : 127); }
-  double weight_grain() const { return 1.01 / (has_small_pairs() ? 127 : 255); }
+  double query_grain() const { return 0.51 / (has_words() ? 32767 : has_small_pairs() ? 75 : 127); }
+  double weight_grain() const { return 1.01 / (has_small_pairs() ? 151 : 255); }
   double scale(int slot) const {
     return load_element(DType::f16, scales, static_cast<std::size_t>(slot));
   }

@@ -31,6 +31,7 @@ struct TqLevels {
   // Where the instruction adds pairs of products in 16 bits, one of the factors must be small: the
   // levels; or, since more of them would be too far off, pairs of queries' and weights' codes.
   static constexpr bool kSmallPairs = kBits >= 5 && kLargestLevel < 127;
+  // 108: as many as those of 6 bits are; more would leave less for queries and weights.
   static constexpr int kCap = kSmallPairs ? 108 : kLargestLevel;
 
   static constexpr double level(int i) { return Codebook<kBits>::kLevels[i]; }
@@ -88,8 +89,8 @@ struct Tq {
   static constexpr Levels kKeyLevels{Levels::kMiddle};
   static constexpr Levels kValueLevels{0};
 
-  // Products of a pair are at most 32767. Codes that are rounded, dithered or not, add up to less
-  // than 2 more, so to 1.
+  // Products of a pair must not exceed 32767. Rounding, dithered or not, raises the sum of two
+  // codes by less than 2, so to the next integer at most.
   static constexpr int kQueryPair = 32767 / (Levels::kMiddle + Levels::kLargest) - 1;
   static constexpr int kWeightPair = 32767 / Levels::kLargest - 1;
   using QueryScale = Select<Levels::kSmallPairs, SmallPairs<127, kQueryPair>, AsTheyAre>;
