@@ -292,11 +292,16 @@ Result<void> Gguf::Reader::place_tensors() {
     const BlockShape block = shape_of(tensor.type);
     const std::uint64_t bytes = static_cast<std::uint64_t>(tensor.elements / block.elements) *
                                 static_cast<std::uint64_t>(block.bytes);
-    if (offsets_[i] % alignment != 0 || offsets_[i] > size || bytes > size - offsets_[i]) {
+    if (offsets_[i] % alignment != 0) {
+      return error("tensor {} begins at byte {} of the data, which is aligned to {}", tensor.name,
+                   offsets_[i], alignment);
+    }
+    if (offsets_[i] > size || bytes > size - offsets_[i]) {
       return error(
-          "tensor {} has {} bytes at offset {} of {} bytes of data, aligned "
-          "to {}",
-          tensor.name, bytes, offsets_[i], size, alignment);
+          "the file is cut short, or its header wrong: tensor {} has {} bytes from {} on, and "
+          "there "
+          "are {} bytes of data",
+          tensor.name, bytes, offsets_[i], size);
     }
     tensor.data = bytes_.subspan(begin + offsets_[i], bytes);
   }

@@ -204,7 +204,7 @@ MemorySource& system_memory() noexcept {
 
 Error MemoryError::to_error(const char* operation) const {
   if (code == ErrorCode::over_limit) {
-    return fail(code, "{}: {} bytes more are needed, {} are free of a limit of {}", operation,
+    return fail(code, "{}: the next {} bytes do not fit, {} are free of a limit of {}", operation,
                 bytes_asked, bytes_limit > bytes_held ? bytes_limit - bytes_held : 0, bytes_limit);
   }
   return fail(code, "{}: the memory source has no {} bytes more, {} are held", operation,

@@ -32,7 +32,7 @@ class MemoryError : public std::bad_alloc {
   MemoryError(ErrorCode error_code, std::size_t asked, std::size_t held, std::size_t limit) noexcept
       : code(error_code), bytes_asked(asked), bytes_held(held), bytes_limit(limit) {}
   const char* what() const noexcept override { return "quire: no memory"; }
-  // "<operation>: 4096 bytes more are needed, 1000 are free of a limit of 8192"
+  // "<operation>: the next 4096 bytes do not fit, 1000 are free of a limit of 8192"
   Error to_error(const char* operation) const;
 
   ErrorCode code;

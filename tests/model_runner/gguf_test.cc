@@ -178,6 +178,9 @@ TEST(Gguf, FaultsAreNamed) {
   expect(with([](GgufWriter& w) { w.add_f32("t", {1}, {1}), w.add_f32("t", {1}, {1}); }),
          "tensor t comes twice");
   expect(with([](GgufWriter& w) { w.add_tensor("t", {}, 0, Bytes(4)); }), "0 dimensions");
+  Bytes cut = with([](GgufWriter& w) { w.add_f32("t", {64}, std::vector<float>(64)); });
+  cut.pop_back();
+  expect(cut, "the file is cut short, or its header wrong: tensor t has 256 bytes from 0 on");
   expect(with([](GgufWriter& w) {
            w.add_tensor("t", {1, 1, 1, 1, 1}, 0, Bytes(4));
          }),

@@ -107,8 +107,9 @@ class Eval(Runner):
     def test_wrong_values_are_named(self):
         common = ("eval", "--text", self.text)
         self.assert_refused(2, "--text", "eval")
-        for option, value in (("--codec", "f17"), ("--context", "3"), ("--chunks", "0"),
-                              ("--attention", "none"), ("--weights", "q1"), ("--threads", "0")):
+        for option, value in (("--codec", "f17"), ("--context", "127"), ("--model", ""),
+                              ("--chunks", "0"), ("--attention", "none"), ("--weights", "q1"),
+                              ("--threads", "0")):
             self.assert_refused(2, option, *common, option, value)
         short = self.text + ".short"
         pathlib.Path(short).write_text("a" * 200)

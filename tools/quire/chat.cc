@@ -15,6 +15,7 @@
 #include <iostream>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -126,6 +127,11 @@ class Chat {
   }
 
   void say(const std::string& text) {
+    try {
+      check_utf8("the message", text);
+    } catch (const std::runtime_error& error) {
+      return fmt::print(stderr, "{}\n", error.what());
+    }
     bool is_begun = false;
     auto reply = current().say(text, [&](std::string_view words) {
       is_begun = true;

@@ -80,17 +80,23 @@ void print(const Json& result) {
              result["attention"].get<std::string>(),
              grouped(result["predictions"].get<std::int64_t>()),
              result["chunks"].get<std::int64_t>(), grouped(result["context"].get<std::int64_t>()));
-  print_table(result["rows"], {{"codec", "codec"},
-                               {"ppl", "ppl", 4},
-                               {"ppl_delta", "ppl delta", 5},
-                               {"ppl_delta_se", "its error", 5},
-                               {"kld_mean", "KLD mean"},
-                               {"kld_p99", "KLD 99 %"},
-                               {"kld_p999", "KLD 99.9 %"},
-                               {"top1", "top-1", 4},
-                               {"bytes_per_token", "bytes/token", 0},
-                               {"bits_per_value", "bits/value", 3},
-                               {"tokens_per_second", "tokens/s", 0}});
+  Json rows = result["rows"];
+  for (Json& row : rows) {
+    for (const char* part : {"ppl_delta", "ppl_delta_se", "top1"}) {
+      row[part] = 100 * row[part].get<double>();
+    }
+  }
+  print_table(rows, {{"codec", "codec"},
+                     {"ppl", "ppl", 4},
+                     {"ppl_delta", "ppl delta %", 3},
+                     {"ppl_delta_se", "its error %", 3},
+                     {"kld_mean", "KLD mean"},
+                     {"kld_p99", "KLD 99 %"},
+                     {"kld_p999", "KLD 99.9 %"},
+                     {"top1", "top-1 %", 2},
+                     {"bytes_per_token", "bytes/token", 0},
+                     {"bits_per_value", "bits/value", 3},
+                     {"tokens_per_second", "tokens/s", 0}});
 }
 
 void run(const Options& options) {
@@ -130,8 +136,9 @@ void add_eval(CLI::App& program) {
       },
       "Presets, codecs, key/value pairs or @FILE of quire tune; f16 is always measured; default: "
       "int8");
+  // Below two pages, predictions see little but rows of the open one, which no codec changes.
   eval->add_option("--context", options->context, "Tokens of a chunk; default: 2048")
-      ->check(CLI::Range(std::int64_t{4}, std::int64_t{1} << 20));
+      ->check(CLI::Range(std::int64_t{128}, std::int64_t{1} << 20));
   eval->add_option("--chunks", options->chunks, "Chunks, at most; default: 4")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20));
   eval->add_option("--attention", options->attention,

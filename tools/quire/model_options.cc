@@ -21,7 +21,10 @@ void ModelChoice::add_to(CLI::App& command) {
       .add_option("--model", path,
                   "GGUF file; default: $QUIRE_MODEL, or SmolLM2-135M-Instruct, which is fetched "
                   "if it is not in the cache folder")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check([](const std::string& file) {
+        return std::string(file.empty() ? "the name of the model is empty" : "");
+      });
   command
       .add_option("--weights", weights,
                   fmt::format("f32: exact, by BLAS; packed: coded as in the file, with activations "
