@@ -298,8 +298,8 @@ Result<void> Gguf::Reader::place_tensors() {
     }
     if (offsets_[i] > size || bytes > size - offsets_[i]) {
       return error(
-          "the file is cut short, or its header wrong: tensor {} has {} bytes from {} on, and there "
-          "are {} of data",
+          "the file is cut short, or its header wrong: tensor {} has {} bytes from {} on, "
+          "and there are {} of data",
           tensor.name, bytes, offsets_[i], size);
     }
     tensor.data = bytes_.subspan(begin + offsets_[i], bytes);
