@@ -1,7 +1,6 @@
 #include "model/model.h"
 
 #include <algorithm>
-#include <thread>
 
 #include "model/error.h"
 #include "model/products.h"
@@ -123,8 +122,7 @@ Result<Model> Model::load(Gguf file, const ModelOptions& options) {
   // Without a matrix of its own the output is the embedding, transposed.
   const char* output = model.file_.find("output.weight") != nullptr ? "output" : "token_embd";
   MODEL_TRY(model.output_, loader.linear(config.embedding, {{output, config.vocabulary}}));
-  const auto cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  set_product_threads(options.threads > 0 ? options.threads : cores);
+  set_product_threads(options.threads > 0 ? options.threads : usable_cores());
   return model;
 }
 

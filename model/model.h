@@ -34,7 +34,7 @@ namespace quire::model {
 
 struct ModelOptions {
   WeightForm weights = WeightForm::f32;
-  int threads = 1;  // of forward and of the caches made from cache_spec(); 0: one per core
+  int threads = 1;  // of forward and of the caches made from cache_spec(); 0: one per usable core
 };
 
 // How a layer attends: fills `out` for the queries of the step. Step::attend unless given.

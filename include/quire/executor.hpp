@@ -20,9 +20,13 @@ class QUIRE_API Executor {
   virtual void run(std::size_t count, const std::function<void(std::size_t)>& task) = 0;
 };
 
+// Cores that the calling thread may run on, and threads it starts; fewer than the machine has where
+// it was confined to some (taskset, a container's cpuset). At least 1.
+QUIRE_API int usable_cores() noexcept;
+
 // The executor that caches make for themselves: `threads` threads, the caller's among them; 0: one
-// per core. Threads start with the first run that can use them. When two callers run at once, the
-// second works alone; so does a task that runs tasks.
+// per usable core. Threads start with the first run that can use them. When two callers run at
+// once, the second works alone; so does a task that runs tasks.
 QUIRE_API Result<std::unique_ptr<Executor>> make_executor(int threads);
 
 }  // namespace quire

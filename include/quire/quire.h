@@ -288,7 +288,7 @@ typedef struct quire_cache_spec {
   int64_t max_sequences;     /* open at once; 0: no limit */
   int64_t max_batch;         /* tokens per step; 0: no limit */
   size_t memory_limit_bytes; /* 0: no limit */
-  int threads;               /* 1; of the built-in executor; 0: one per core */
+  int threads;               /* 1; of the built-in executor; 0: one per usable core */
   /* Null, or the caller's own. The structs are copied; their contexts must outlive the cache, its
    * clones and its steps. */
   const quire_executor* executor;

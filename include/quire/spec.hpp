@@ -169,7 +169,7 @@ struct QUIRE_API CacheSpec {
   std::optional<std::size_t> memory_limit_bytes;
 
   std::uint64_t seed = 0;        // of the random signs of codecs that rotate (tq, dual)
-  int threads = 1;               // of the built-in executor; 0: one per core
+  int threads = 1;               // of the built-in executor; 0: one per usable core
   Executor* executor = nullptr;  // the caller's own, not owned; replaces the built-in one
   // The caller's own, not owned. It must outlive the cache and all handles to it.
   MemorySource* memory = nullptr;

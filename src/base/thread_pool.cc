@@ -1,5 +1,9 @@
 #include "base/thread_pool.h"
 
+#ifdef __linux__
+#include <sched.h>
+#endif
+
 #include <algorithm>
 #include <chrono>
 #include <exception>
@@ -13,11 +17,6 @@ namespace {
 
 constexpr std::chrono::microseconds kSpin{50};
 constexpr int kLooks = 32;  // about 1 us, a clock is read after them
-
-std::size_t helpers_for(int threads) {
-  const unsigned cores = std::max(1u, std::thread::hardware_concurrency());
-  return threads == 0 ? cores - 1 : static_cast<std::size_t>(threads - 1);
-}
 
 void relax() {
 #if defined(__x86_64__) || defined(__i386__)
@@ -45,6 +44,14 @@ bool spin_until(Ready ready) {
 
 }  // namespace
 
+int usable_cores() noexcept {
+#ifdef __linux__
+  cpu_set_t mine;
+  if (::sched_getaffinity(0, sizeof(mine), &mine) == 0) return std::max(1, CPU_COUNT(&mine));
+#endif
+  return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+}
+
 Result<std::unique_ptr<Executor>> make_executor(int threads) {
   if (threads < 0 || threads > kMaxThreads) {
     return fail(ErrorCode::invalid_argument, "make_executor: {} threads; 0 to {} can be made",
@@ -57,7 +64,8 @@ Result<std::unique_ptr<Executor>> make_executor(int threads) {
   }
 }
 
-ThreadPool::ThreadPool(int threads) : helpers_(helpers_for(threads)) {}
+ThreadPool::ThreadPool(int threads)
+    : helpers_(static_cast<std::size_t>(threads == 0 ? usable_cores() : threads) - 1) {}
 
 ThreadPool::~ThreadPool() {
   {

@@ -39,6 +39,7 @@ class ThreadPool : public Executor {
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
+  std::size_t size() const noexcept { return helpers_ + 1; }  // threads, the caller's among them
   void run(std::size_t count, const std::function<void(std::size_t)>& task) override;
 
  private:

@@ -12,7 +12,9 @@ Store::Store(std::unique_ptr<const CacheLayout> made)
     : layout(std::move(made)),
       memory(layout->spec.memory, layout->spec.memory_limit_bytes.value_or(SIZE_MAX)),
       threads(layout->spec.threads),
-      executor(layout->spec.executor != nullptr ? layout->spec.executor : &threads) {
+      executor(layout->spec.executor != nullptr ? layout->spec.executor : &threads),
+      run_threads(executor == &threads ? threads.size()
+                                       : static_cast<std::size_t>(usable_cores())) {
   for (const Group& group : layout->groups) {
     pools.push_back(std::make_unique<PagePool>(memory, layout->spec.page_tokens, group.rows_bytes,
                                                group.sealed_bytes));

@@ -30,6 +30,7 @@ struct Store {
   std::vector<std::unique_ptr<PagePool>> pools;  // per group
   ThreadPool threads;
   Executor* executor;
+  std::size_t run_threads;  // that a run of the executor may have; of a caller's own a guess
   std::uint64_t next_sequence = 1;
   std::uint64_t next_mark = 1;  // for walks that count pages once
 };

@@ -4,7 +4,6 @@
 #include <atomic>
 #include <limits>
 #include <new>
-#include <thread>
 
 #include "base/error.h"
 #include "base/numbers.h"
@@ -18,17 +17,10 @@ namespace {
 
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 
-// That a run of tasks may have: of the caller's own executor nobody knows, so one per core.
-std::size_t threads_of(const CacheSpec& spec) noexcept {
-  static const std::size_t cores = std::max(1u, std::thread::hardware_concurrency());
-  return spec.executor != nullptr || spec.threads == 0 ? cores
-                                                       : static_cast<std::size_t>(spec.threads);
-}
-
 // Threads that may help with works that have items. Those of the caller's own executor may be more
 // than cores; one too many finds nothing to do.
-std::size_t most_helpers(const CacheSpec& spec) noexcept {
-  return spec.executor != nullptr ? 4 * threads_of(spec) : threads_of(spec) - 1;
+std::size_t most_helpers(const Store& store) noexcept {
+  return store.executor != &store.threads ? 4 * store.run_threads : store.run_threads - 1;
 }
 
 // With all works, beginning at another for each helper.
@@ -164,7 +156,7 @@ Result<void> StepCore::run_states(const Layer& layer, const TensorView& q, const
   std::vector<std::unique_ptr<AttendWork>> works;
   std::vector<std::size_t> ends;  // of each one's tasks
   std::size_t helpers = 0;
-  const std::size_t threads = threads_of(layout().spec);
+  const std::size_t threads = cache->store->run_threads;
   for (const StepPart& part : data->parts) {
     works.push_back(
         std::make_unique<AttendWork>(AttendJob{layer, slices_of(part, layer), items_of(part, layer),
@@ -174,7 +166,7 @@ Result<void> StepCore::run_states(const Layer& layer, const TensorView& q, const
     helpers += works.back()->helpers();
   }
   if (works.empty()) return {};
-  helpers = std::min(helpers, most_helpers(layout().spec));
+  helpers = std::min(helpers, most_helpers(*cache->store));
   std::atomic<bool> out_of_memory = false;  // tasks must not throw
   cache->store->executor->run(ends.back() + helpers, [&](std::size_t task) {
     if (out_of_memory.load(std::memory_order_relaxed)) return;

@@ -2,6 +2,7 @@
 #include "base/thread_pool.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/resource.h>
 
 #include <atomic>
@@ -286,6 +287,23 @@ TEST(MakeExecutor, RunsOnAsManyThreadsAsAsked) {
     });
   }
   EXPECT_EQ(seen.size(), 3u);
+}
+
+// Where a process is confined to some of the cores, threads for all of them would only take turns.
+TEST(UsableCores, AreThoseThatTheThreadMayRunOn) {
+  cpu_set_t mine;
+  ASSERT_EQ(sched_getaffinity(0, sizeof(mine), &mine), 0);
+  EXPECT_EQ(usable_cores(), CPU_COUNT(&mine));
+  EXPECT_EQ(ThreadPool(0).size(), static_cast<std::size_t>(CPU_COUNT(&mine)));
+  std::thread([] {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(sched_getcpu(), &one);
+    ASSERT_EQ(sched_setaffinity(0, sizeof(one), &one), 0);
+    EXPECT_EQ(usable_cores(), 1);
+    EXPECT_EQ(ThreadPool(0).size(), 1u);
+    EXPECT_EQ(ThreadPool(3).size(), 3u);
+  }).join();
 }
 
 TEST(MakeExecutor, RefusesImpossibleNumbers) {

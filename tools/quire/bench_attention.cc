@@ -46,6 +46,7 @@
 #include "options.h"
 #include "print.h"
 #include "quire/cache.hpp"
+#include "quire/executor.hpp"
 #include "rates.h"
 #include "read_meter.h"
 
@@ -430,7 +431,7 @@ Shape parse_shape(const std::string& text) {
 }
 
 int parse_threads(const std::string& text) {
-  return text == "all" ? all_threads() : static_cast<int>(parse_count(text, 1, 1024));
+  return text == "all" ? usable_cores() : static_cast<int>(parse_count(text, 1, 1024));
 }
 
 template <typename T>
@@ -445,8 +446,8 @@ std::vector<Case> cases_of(const Options& options) {
   std::vector<Shape> shapes = {{32, 8, 128}, {9, 3, 64}};
   if (full) shapes.push_back({32, 32, 128});
   if (quick) shapes = {{9, 3, 64}};
-  std::vector<int> threads = {all_threads()};
-  if (full && all_threads() > 1) threads.insert(threads.begin(), 1);
+  std::vector<int> threads = {usable_cores()};
+  if (full && usable_cores() > 1) threads.insert(threads.begin(), 1);
 
   std::vector<Case> cases;
   for (const Shape& shape : either(options.shapes, shapes)) {

@@ -41,6 +41,7 @@
 #include "options.h"
 #include "print.h"
 #include "quire/cache.hpp"
+#include "quire/executor.hpp"
 #include "read_meter.h"
 
 namespace quire::tool {
@@ -59,7 +60,7 @@ struct Options {
   bool json = false;
   bool is_server = false;
 
-  int threads() const { return model.threads > 0 ? model.threads : all_threads(); }
+  int threads() const { return model.threads > 0 ? model.threads : usable_cores(); }
   // Where a round stops feeding: all prompts and depths, in order.
   std::set<std::int64_t> marks() const {
     std::set<std::int64_t> marks(prompts.begin(), prompts.end());

@@ -24,6 +24,7 @@
 #include "options.h"
 #include "print.h"
 #include "quire/cache.hpp"
+#include "quire/executor.hpp"
 #include "rates.h"
 
 namespace quire::tool {
@@ -66,7 +67,7 @@ class Puts {
   static CacheSpec spec_of(const CodecPair& codec, const Size& size) {
     CacheSpec spec = CacheSpec::uniform(
         {.layers = size.layers, .kv_heads = kKvHeads, .head_dim = kHeadDim, .codec = codec});
-    spec.threads = all_threads();
+    spec.threads = usable_cores();
     return spec;
   }
 
@@ -112,7 +113,7 @@ double copy(const std::vector<std::uint16_t>& source, std::vector<std::uint16_t>
 
 Json measure(const std::vector<CodecPair>& codecs, bool quick) {
   const Size size = quick ? Size{2, 64} : Size{};
-  const int threads = all_threads();
+  const int threads = usable_cores();
   const std::vector<std::uint16_t> source = normal_f16(size.cycle_elements());
   std::vector<std::uint16_t> target(source.size());
   const auto bytes = static_cast<double>(source.size() * sizeof source[0]);

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "quire/cache.hpp"
+#include "quire/executor.hpp"
 
 namespace quire::tool {
 namespace {
@@ -28,7 +29,7 @@ std::string cpu_model() {
 // The L3 caches of all cores as the system lists them; 0 where it does not.
 std::size_t listed_l3_bytes() {
   std::map<std::string, std::size_t> caches;  // by the cores that share one
-  for (int core = 0; core < all_threads(); ++core) {
+  for (unsigned core = 0; core < std::thread::hardware_concurrency(); ++core) {
     const std::string folder = fmt::format("/sys/devices/system/cpu/cpu{}/cache/index3/", core);
     std::string cores;
     std::size_t kibibytes = 0;
@@ -60,9 +61,8 @@ std::size_t l3_bytes() {
 
 Json machine() {
   const BuildInfo build = build_info();
-  return {{"cpu", cpu_model()},       {"cores", std::thread::hardware_concurrency()},
-          {"isa", build.isa_chosen},  {"compiler", build.compiler},
-          {"version", build.version}, {"commit", build.commit}};
+  return {{"cpu", cpu_model()},         {"cores", usable_cores()},  {"isa", build.isa_chosen},
+          {"compiler", build.compiler}, {"version", build.version}, {"commit", build.commit}};
 }
 
 void print_machine() {
@@ -79,8 +79,6 @@ void print_measured(const Json& rows, bool json, const std::vector<Column>& colu
   print_machine();
   print_table(rows, columns);
 }
-
-int all_threads() { return static_cast<int>(std::max(1u, std::thread::hardware_concurrency())); }
 
 std::size_t uncached_bytes() { return std::max(256 * MiB, 8 * l3_bytes()); }
 

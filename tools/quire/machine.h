@@ -17,9 +17,6 @@ void print_machine();
 // Prints the rows of a measurement with the machine: {"machine", "rows"}, or two tables.
 void print_measured(const Json& rows, bool json, const std::vector<Column>& columns);
 
-// One per core.
-int all_threads();
-
 // So many bytes, read in turn, that none is still in a cache when its turn comes again: 8 times the
 // L3 caches, and 256 MiB at least.
 std::size_t uncached_bytes();

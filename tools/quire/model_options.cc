@@ -35,7 +35,7 @@ void ModelChoice::add_to(CLI::App& command) {
         const Result<model::WeightForm> form = model::parse_weight_form(text);
         return form ? std::string() : form.error().text;
       });
-  command.add_option("--threads", threads, "Threads; default: one per core")
+  command.add_option("--threads", threads, "Threads; default: one per usable core")
       ->check(CLI::Range(1, 1024));
 }
 
