@@ -106,6 +106,14 @@ inline Ints join_bits(Ints low, Ints high) {
   return _mm256_or_si256(low, _mm256_slli_epi16(high, kWidth));
 }
 
+// b where the top bit of the byte `by` is set, else a. g++ 12 compares a mask that it uses twice
+// with 0 first, which makes tq6 3 % slower.
+inline Ints either(Ints a, Ints b, Ints by) {
+  Ints chosen;
+  asm("vpblendvb %3, %2, %1, %0" : "=x"(chosen) : "x"(a), "x"(b), "x"(by));
+  return chosen;
+}
+
 // Bytes by codes of kBits bits, from a table of 64 that repeats them; 16 to a register.
 template <int kBits>
 struct ByteTable {
@@ -130,14 +138,14 @@ struct ByteTable {
   Ints at_planes(Ints plane, int shift, Ints high, int high_shift) const {
     const Ints low = byte_bits<kLow>(plane, shift);
     const Ints bit4 = _mm256_slli_epi16(high, 7 - high_shift);
-    const Ints lower = _mm256_blendv_epi8(_mm256_shuffle_epi8(parts[0], low),
-                                          _mm256_shuffle_epi8(parts[1], low), bit4);
+    const Ints first = _mm256_shuffle_epi8(parts[0], low);
+    const Ints second = _mm256_shuffle_epi8(parts[1], low);
     if constexpr (kParts == 4) {
-      const Ints upper = _mm256_blendv_epi8(_mm256_shuffle_epi8(parts[2], low),
-                                            _mm256_shuffle_epi8(parts[3], low), bit4);
-      return _mm256_blendv_epi8(lower, upper, _mm256_slli_epi16(high, 6 - high_shift));
+      const Ints upper =
+          either(_mm256_shuffle_epi8(parts[2], low), _mm256_shuffle_epi8(parts[3], low), bit4);
+      return either(either(first, second, bit4), upper, _mm256_slli_epi16(high, 6 - high_shift));
     }
-    return lower;
+    return _mm256_blendv_epi8(first, second, bit4);
   }
 };
 
