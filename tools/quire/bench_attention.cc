@@ -356,7 +356,9 @@ Measured measure(const Case& task, Machine& machine, bool quick) {
   }
   const Workload::Piece all = sum_of(best);
   const double us = all.attend_s / workload.calls() * 1e6;
-  const double gbps = static_cast<double>(all.bytes) / all.read_s / 1e9;
+  // A mean, by its rounding, may be above all that it is of.
+  const double gbps = std::min(static_cast<double>(all.bytes) / all.read_s / 1e9,
+                               machine.rates(task.threads).read_gbps);
   fmt::print(stderr, "bench attention: {:.1f} us per layer, memory at {:.1f} GB/s\n", us, gbps);
   return {task, size.layers, us, best_pass / workload.calls() * 1e6, gbps, workload.bytes_seen()};
 }
