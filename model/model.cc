@@ -1,7 +1,5 @@
 #include "model/model.h"
 
-#include <algorithm>
-
 #include "model/error.h"
 #include "model/products.h"
 

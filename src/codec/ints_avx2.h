@@ -106,8 +106,8 @@ inline Ints join_bits(Ints low, Ints high) {
   return _mm256_or_si256(low, _mm256_slli_epi16(high, kWidth));
 }
 
-// b where the top bit of the byte `by` is set, else a. g++ 12 compares a mask that it uses twice
-// with 0 first, which makes tq6 3 % slower.
+// b where the top bit of the byte `by` is set, else a. In assembly, since g++ 12 first compares a
+// mask that it uses twice with 0.
 inline Ints either(Ints a, Ints b, Ints by) {
   Ints chosen;
   asm("vpblendvb %3, %2, %1, %0" : "=x"(chosen) : "x"(a), "x"(b), "x"(by));
