@@ -29,7 +29,7 @@ std::span<const PageSlice> first_unit(std::span<const PageSlice> slices) noexcep
 }  // namespace
 
 // What one head of the walk reads and where its states begin.
-struct BlockWalk::Head {
+struct alignas(kApart) BlockWalk::Head {
   Head(const AttendTask& task, int kv_head, std::span<const Query> queries, std::size_t row)
       : group(group_of(task, kv_head)),
         block(task, group, queries),
@@ -45,7 +45,7 @@ struct BlockWalk::Head {
 };
 
 // A page of the unit at hand: its slices, and what of it each query sees.
-struct BlockWalk::UnitPage {
+struct alignas(kApart) BlockWalk::UnitPage {
   std::span<const PageSlice> slices;
   int end = 0;                    // of the slots that the slices show
   std::vector<Seen> seen;         // [query]: from the first to the last slot, in all slices

@@ -28,7 +28,7 @@
 namespace quire {
 
 // Memory to work in, that one walk after the other may use.
-struct WalkRoom {
+struct alignas(kApart) WalkRoom {
   Operand keys;  // of the page and head at hand
   Operand values;
   // [page of the unit]: [row of a head][slot], dot products or logits, then weights.

@@ -1,4 +1,4 @@
-// Bytes to work in, aligned to 64, that grow and are used again.
+// Bytes to work in that grow and are used again, and that share no line with anything else.
 #pragma once
 
 #include <cstddef>
@@ -7,15 +7,21 @@
 
 namespace quire {
 
+// What a thread writes all the time lies this far from what others read: a line, and the one that
+// is fetched along with it. A line that two cores write goes from one to the other each time, which
+// takes 0.1 us where they share a cache and 0.4 us where they do not.
+inline constexpr std::size_t kApart = 128;
+
 class Scratch {
  public:
   // At least `bytes` bytes, as they were left where there were enough. Throws std::bad_alloc.
   std::byte* take(std::size_t bytes) {
     if (bytes > size_) {
       size_ = 0;
-      held_ = std::make_unique_for_overwrite<std::byte[]>(bytes + kAlign);
-      size_ = bytes;
-      at_ = held_.get() + (kAlign - reinterpret_cast<std::uintptr_t>(held_.get()) % kAlign);
+      const std::size_t whole = (bytes + kApart - 1) / kApart * kApart;
+      held_ = std::make_unique_for_overwrite<std::byte[]>(whole + kApart);
+      size_ = whole;
+      at_ = held_.get() + (kApart - reinterpret_cast<std::uintptr_t>(held_.get()) % kApart);
     }
     return at_;
   }
@@ -25,7 +31,6 @@ class Scratch {
   std::byte* data() const noexcept { return at_; }
 
  private:
-  static constexpr std::size_t kAlign = 64;
   std::unique_ptr<std::byte[]> held_;
   std::byte* at_ = nullptr;
   std::size_t size_ = 0;

@@ -22,7 +22,7 @@ StateView states_in(Scratch& scratch, std::int64_t rows, std::int64_t heads, std
   return {floats, floats + rows * heads * dim, floats + rows * heads * (dim + 1), rows, heads, dim};
 }
 
-struct AttendWork::Walker {
+struct alignas(kApart) AttendWork::Walker {
   Walker(const AttendTask& task, std::size_t in, const HeadRange& heads, Shelf<WalkRoom>& rooms)
       : range(in), room(rooms), walk(task, heads, *room) {}
 

@@ -75,7 +75,7 @@ class AttendWork {
   };
 
   // Of the items of a range.
-  struct alignas(64) Progress {
+  struct alignas(kApart) Progress {
     std::atomic<std::size_t> taken = 0;
     std::mutex mutex;                              // of what follows, and held to merge
     std::vector<std::unique_ptr<Scratch>> states;  // [item]: those that wait to be merged

@@ -11,12 +11,13 @@
 // Queries are f16, or bf16 where the keys are, as in an engine that computes in bf16.
 //
 // `us` is what a pass takes, over its calls. Passes of decode are timed in pieces that read as much
-// as a measurement of bandwidth does (the last what is left), memory is read behind each, and of
-// each place in a pass that piece counts, with the read behind it, which was the fastest together
-// with it: memory that is shared is fast and slow by tens of milliseconds. `pass_us` is that of the
-// best whole pass. `bytes` are the cached bytes that the queries of one layer see, each once: pages
-// that the last query reads sealed at their sealed bytes, the rest as rows. `gflops` counts the
-// pairs of query and token that see each other, keys and values, 2 per multiply-add.
+// as a measurement of bandwidth does (the last what is left), memory is read before and behind
+// each, and of each place in a pass that piece counts which was the fastest together with these
+// reads: memory that is shared is fast and slow by tens of milliseconds, and may turn from one to
+// the other between a piece and a read. `pass_us` is that of the best whole pass. `bytes` are the
+// cached bytes that the queries of one layer see, each once: pages that the last query reads sealed
+// at their sealed bytes, the rest as rows. `gflops` counts the pairs of query and token that see
+// each other, keys and values, 2 per multiply-add.
 //
 // `floor_us` is the larger of bytes over bandwidth and multiply-adds over their peak rate: that of
 // the bf16 dot product for bf16, of the 16-bit one for int8, of the 8-bit one for codecs of fewer
@@ -106,7 +107,7 @@ class Workload {
  public:
   Workload(const Case& task, int layers, int sequences);
 
-  // A part of a pass, and how long reading as many bytes behind it took.
+  // A part of a pass, and how long reading as many bytes took, before and behind it on the average.
   struct Piece {
     double attend_s = 0;
     double read_s = 0;
@@ -115,7 +116,7 @@ class Workload {
     double both() const { return attend_s + read_s; }
   };
 
-  // Attends to every layer of every sequence. `gbps`: asked behind each piece.
+  // Attends to every layer of every sequence. `gbps`: asked before and behind each piece.
   std::vector<Piece> pass(const std::function<double()>& gbps);
 
   int calls() const { return static_cast<int>(steps_.size()) * layers_; }  // of a pass
@@ -195,10 +196,13 @@ std::vector<Workload::Piece> Workload::pass(const std::function<double()>& gbps)
   const std::size_t call_bytes = bytes_seen();
   const std::size_t piece_bytes = uncached_bytes();
   Piece piece;
+  double before = gbps();
   auto start = Clock::now();
   const auto end_piece = [&] {
     piece.attend_s = seconds_since(start);
-    piece.read_s = static_cast<double>(piece.bytes) / gbps() / 1e9;
+    const double behind = gbps();
+    piece.read_s = static_cast<double>(piece.bytes) * (1 / before + 1 / behind) / 2 / 1e9;
+    before = behind;
     pieces.push_back(std::exchange(piece, {}));
     start = Clock::now();
   };
@@ -326,7 +330,7 @@ struct Measured {
 
 // Decode goes at the speed of memory, which on a shared machine is now this and now that, so that
 // only what was measured at one moment can be compared: of each place in a pass that piece counts
-// which with the read behind it took the least. What prefill takes is its own.
+// which with the reads around it took the least. What prefill takes is its own.
 void keep_best(std::vector<Workload::Piece>& best, const std::vector<Workload::Piece>& now,
                bool decode) {
   if (best.empty()) best = now;
