@@ -97,48 +97,58 @@ BlockWalk::~BlockWalk() = default;
 
 // Heads inside pages: those of a layer lie side by side in a page, and memory is read fastest in
 // its order.
-void BlockWalk::run(std::span<const PageSlice> slices, const StateView& out,
-                    std::int64_t first_head, const PageSlice* following) {
-  const std::int64_t first = heads_.front().group.first - first_head;
+void BlockWalk::run(std::span<const PageSlice> slices, HeadRange range, const StateView& out,
+                    std::int64_t first_head, const WalkStart& following) {
+  const std::span<Head> heads = heads_in(range);
+  const std::int64_t first = heads.front().group.first - first_head;
   for (const Query& query : task_.queries) {
     const std::int64_t at = query.out_row * out.heads + first;
-    std::fill_n(out.m + at, heads_.size() * group_, kNothing);
+    std::fill_n(out.m + at, heads.size() * group_, kNothing);
   }
   Sides own;
-  if (!slices.empty()) own = sides_of(heads_.front(), slices.front());
-  if (slices.data() != fetched_) {
+  if (!slices.empty()) own = sides_of(heads.front(), slices.front());
+  if (fetched_ != WalkStart{slices.data(), range.begin}) {
     fetch(own.keys);
     fetch(own.values);
   }
   fetched_ = following;
+  Sides last;
+  if (following.slice != nullptr) {
+    last = sides_of(heads_in({following.head, following.head + 1}).front(), *following.slice);
+  }
   item_end_ = 0;
   while (!slices.empty()) {
     const std::span<const PageSlice> unit = first_unit(slices);
     slices = slices.subspan(unit.size());
     if (unit.front().page_end > item_end_) {
-      end_item(out, first_head);
+      end_item(heads, out, first_head);
       item_end_ = (item_of(unit.front(), *task_.store) + 1) * kItemPages * task_.store->page_tokens;
     }
     split_pages(unit);
-    const PageSlice* after = slices.empty() ? following : &slices.front();
-    for (std::size_t i = 0; i < heads_.size(); ++i) {
-      const Sides next = i + 1 < heads_.size() ? sides_of(heads_[i + 1], unit.front())
-                         : after == nullptr    ? Sides{}
-                                               : sides_of(heads_.front(), *after);
+    for (std::size_t i = 0; i < heads.size(); ++i) {
+      const Sides next = i + 1 < heads.size() ? sides_of(heads[i + 1], unit.front())
+                         : slices.empty()     ? last
+                                              : sides_of(heads.front(), slices.front());
       const bool large = std::min(own.keys.bytes, own.values.bytes) > kLargeSide;
       ahead_ = large ? Sides{own.values, next.keys} : next;
-      take(heads_[i]);
+      take(heads[i]);
       own = next;
     }
   }
-  end_item(out, first_head);
+  end_item(heads, out, first_head);
   for (const Query& query : task_.queries) {
     std::int64_t at = query.out_row * out.heads + first;
-    for (std::size_t row = 0; row < heads_.size() * group_; ++row, ++at) {
+    for (std::size_t row = 0; row < heads.size() * group_; ++row, ++at) {
       if (out.m[at] == kNothing)
         state_clear(out.o + at * out.dim, out.m + at, out.l + at, 1, out.dim);
     }
   }
+}
+
+std::span<BlockWalk::Head> BlockWalk::heads_in(const HeadRange& range) noexcept {
+  const int first = heads_.front().group.kv_head;
+  return std::span(heads_).subspan(static_cast<std::size_t>(range.begin - first),
+                                   static_cast<std::size_t>(range.end - range.begin));
 }
 
 // What take() will read of a page, to be brought near before.
@@ -161,10 +171,11 @@ void BlockWalk::take(Head& head) {
 }
 
 // Merges the item's states into the output and begins the next item.
-void BlockWalk::end_item(const StateView& out, std::int64_t first_head) {
+void BlockWalk::end_item(std::span<const Head> heads, const StateView& out,
+                         std::int64_t first_head) {
   if (!touched_) return;
   touched_ = false;
-  for (const Head& head : heads_) {
+  for (const Head& head : heads) {
     if (turns_) join_sums(head);
     std::size_t row = head.first_row;
     for (const Query& query : task_.queries) {

@@ -38,6 +38,13 @@ struct alignas(kApart) WalkRoom {
   Scratch numbers;  // states, and what else there is of each row
 };
 
+// What a run of a walk begins with; null: nothing.
+struct WalkStart {
+  const PageSlice* slice = nullptr;
+  int head = 0;
+  bool operator==(const WalkStart&) const = default;
+};
+
 // What a walk prepares is kept from run to run.
 class BlockWalk {
  public:
@@ -48,11 +55,11 @@ class BlockWalk {
   BlockWalk(const BlockWalk&) = delete;
   BlockWalk& operator=(const BlockWalk&) = delete;
 
-  // Writes the states of all queries over `slices`, for the query heads that read the walk's heads.
-  // out: [out_rows][query heads from `first_head` on][value_dim]. `following`: what the next run
-  // most likely begins with, to be fetched on the way, or null.
-  void run(std::span<const PageSlice> slices, const StateView& out, std::int64_t first_head = 0,
-           const PageSlice* following = nullptr);
+  // Writes the states of all queries over `slices`, for the query heads that read `heads`, some of
+  // the walk's. out: [out_rows][query heads from `first_head` on][value_dim]. `following`: what the
+  // next run most likely begins with, to be fetched on the way.
+  void run(std::span<const PageSlice> slices, HeadRange heads, const StateView& out,
+           std::int64_t first_head = 0, const WalkStart& following = {});
 
  private:
   struct Head;
@@ -71,9 +78,10 @@ class BlockWalk {
     Ahead values;
   };
 
+  std::span<Head> heads_in(const HeadRange& range) noexcept;
   Sides sides_of(const Head& head, const PageSlice& slice) const;
   void take(Head& head);
-  void end_item(const StateView& out, std::int64_t first_head);
+  void end_item(std::span<const Head> heads, const StateView& out, std::int64_t first_head);
   void join_sums(const Head& head);
   void clear_item() noexcept;
   void begin_sums(bool turned, std::size_t row, std::size_t count) noexcept;
@@ -106,8 +114,8 @@ class BlockWalk {
 
   std::vector<UnitPage> unit_;  // of the unit at hand; kept for their memory
   std::size_t pages_ = 0;
-  Sides ahead_;                         // what the next product of either side fetches
-  const PageSlice* fetched_ = nullptr;  // what a run began to fetch for the next
+  Sides ahead_;        // what the next product of either side fetches
+  WalkStart fetched_;  // what a run began to fetch for the next
   WalkRoom& room_;
   // In the room, each [row].
   float* m_ = nullptr;  // with o_ and l_ the states of the item at hand

@@ -48,7 +48,7 @@ void attend_states(const AttendTask& task, HeadRange heads, const StateView& out
   for (std::size_t at = 0; at < task.queries.size(); at += block) {
     AttendTask part = task;
     part.queries = task.queries.subspan(at, std::min(block, task.queries.size() - at));
-    BlockWalk(part, heads, room).run(task.slices, out);
+    BlockWalk(part, heads, room).run(task.slices, heads, out);
   }
 }
 

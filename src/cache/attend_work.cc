@@ -11,6 +11,13 @@ constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 // Pieces of work for each thread that keep all of them busy to the end.
 constexpr std::size_t kPiecesPerThread = 4;
 
+// Bytes of a page that a thread should have for itself: with fewer it waits for those that another
+// fetched past its own.
+constexpr std::size_t kOwnBytes = 16 * 1024;
+
+// Threads that may share a history: all states of a range are merged one after the other.
+constexpr std::size_t kMostInHistory = 4;
+
 }  // namespace
 
 float sink_of(const Layer& layer, int query_head) noexcept {
@@ -27,7 +34,7 @@ struct alignas(kApart) AttendWork::Walker {
       : range(in), room(rooms), walk(task, heads, *room) {}
 
   const std::size_t range;
-  std::optional<std::size_t> last;  // item it took
+  std::optional<std::size_t> last;  // portion it took
   Lent<WalkRoom> room;
   BlockWalk walk;
 };
@@ -50,32 +57,71 @@ AttendWork::AttendWork(const AttendJob& job, std::size_t threads, std::size_t wo
       item_queries_[i].out_row = static_cast<std::int64_t>(i);
     }
   }
-  cut_heads(threads, works);
-  progress_ = std::vector<Progress>(items_.empty() ? 0 : ranges_.size());
-  for (Progress& progress : progress_) progress.states.resize(items_.size());
+  cut(threads, works);
 }
 
 AttendWork::~AttendWork() = default;
 
-void AttendWork::cut_heads(std::size_t threads, std::size_t works) {
+void AttendWork::cut(std::size_t threads, std::size_t works) {
   const auto heads = static_cast<std::size_t>(task_.store->heads);
   std::size_t ranges = heads;
   if (blocks_.size() == 1) {
     const std::size_t items = std::max<std::size_t>(items_.size(), 1);
     const std::size_t wanted = (kPiecesPerThread * threads + works - 1) / works;
-    ranges = std::max((wanted + items - 1) / items, std::min(threads, wanted));
-    ranges = std::min(ranges, heads);
+    const std::size_t shares = std::min(threads, wanted);
+    if (cuts_history(shares)) return cut_history(shares);
+    ranges = std::min(std::max((wanted + items - 1) / items, shares), heads);
   }
+  cut_heads(ranges);
+}
+
+bool AttendWork::cuts_history(std::size_t shares) const noexcept {
+  if (shares < 2 || shares > kMostInHistory || shares > items_.size()) return false;
+  const LayerStore& store = *task_.store;
+  const auto heads = static_cast<std::size_t>(store.heads);
+  return heads % shares != 0 || store.sealed_bytes / shares < kOwnBytes;
+}
+
+// Shares that follow each other along the history, equal to a head: one range of all heads.
+// Requires: no more shares than items.
+void AttendWork::cut_history(std::size_t shares) {
+  const auto heads = static_cast<std::size_t>(task_.store->heads);
+  Range& range = ranges_.emplace_back();
+  range.heads = {0, task_.store->heads};
+  std::size_t at = 0;  // heads of all items, in order
+  for (std::size_t i = 0; i < shares; ++i) {
+    const std::size_t first = portions_.size();
+    const std::size_t end = heads * items_.size() * (i + 1) / shares;
+    while (at < end) {
+      const std::size_t head = at % heads;
+      const std::size_t count = std::min(heads - head, end - at);
+      portions_.push_back(
+          {0, items_[at / heads], {static_cast<int>(head), static_cast<int>(head + count)}});
+      at += count;
+    }
+    shares_.emplace_back(first, portions_.size());
+  }
+  range.states.resize(portions_.size());
+}
+
+// Ranges of heads, a share each.
+void AttendWork::cut_heads(std::size_t ranges) {
+  const auto heads = static_cast<std::size_t>(task_.store->heads);
   for (std::size_t i = 0; i < ranges; ++i) {
-    ranges_.push_back(
-        {static_cast<int>(heads * i / ranges), static_cast<int>(heads * (i + 1) / ranges)});
+    Range& range = ranges_.emplace_back();
+    range.heads = {static_cast<int>(heads * i / ranges),
+                   static_cast<int>(heads * (i + 1) / ranges)};
+    range.first = portions_.size();
+    range.states.resize(items_.size());
+    for (const WorkItem& item : items_) portions_.push_back({i, item, range.heads});
+    if (!items_.empty()) shares_.emplace_back(range.first, portions_.size());
   }
 }
 
 void AttendWork::run(std::size_t index) {
-  if (!items_.empty()) return take_items();
+  if (!items_.empty()) return take_portions();
   // Blocks of queries inside heads, whose pages are then near.
-  const HeadRange& range = ranges_[index / blocks_.size()];
+  const HeadRange& range = ranges_[index / blocks_.size()].heads;
   AttendTask task = task_;
   task.queries = blocks_[index % blocks_.size()];
   const Lent<WalkRoom> room(rooms_);
@@ -84,63 +130,66 @@ void AttendWork::run(std::size_t index) {
 }
 
 std::size_t AttendWork::helpers() const noexcept {
-  return items_.empty() ? 0 : ranges_.size() * items_.size() - 1;
+  return portions_.empty() ? 0 : portions_.size() - 1;
 }
 
 void AttendWork::help() {
-  if (!items_.empty()) take_items();
+  if (!items_.empty()) take_portions();
 }
 
-// Items that nobody has taken, as long as there are some.
-void AttendWork::take_items() try {
+// Portions that nobody has taken, as long as there are some.
+void AttendWork::take_portions() try {
+  const std::size_t place = came_++;
+  Share* share = place < shares_.size() ? &shares_[place] : fullest();
   std::unique_ptr<Walker> walker;
   std::unique_ptr<Scratch> states;
-  while (const std::optional<Taken> taken = take(walker.get())) {
-    const auto [range, item] = *taken;
-    find_walker(range, walker);
+  while (const std::optional<std::size_t> taken = take(share)) {
+    const Portion& portion = portions_[*taken];
+    find_walker(portion.range, walker);
     if (states == nullptr) states = scratch_.take();
+    WalkStart following;
     // Who took the one before will most likely take the next.
-    const bool goes_on = !walker->last.has_value() || *walker->last + 1 == item;
-    walker->walk.run(items_[item], states_of(range, *states), ranges_[range].begin * group_,
-                     goes_on && item + 1 < items_.size() ? &items_[item + 1].front() : nullptr);
-    walker->last = item;
-    states = item_done(*taken, std::move(states));
+    const bool goes_on = !walker->last.has_value() || *walker->last + 1 == *taken;
+    if (goes_on && *taken + 1 < share->end) {
+      const Portion& next = portions_[*taken + 1];
+      following = {&next.item.front(), next.heads.begin};
+    }
+    walker->walk.run(portion.item, portion.heads, states_of(portion.heads, *states),
+                     portion.heads.begin * group_, following);
+    walker->last = *taken;
+    states = portion_done(*taken, std::move(states));
   }
   if (states != nullptr) scratch_.leave(std::move(states));
 } catch (...) {
-  drop_items();
+  drop_portions();
   throw;
 }
 
-// The next of the walker's range, or of the range with the fewest taken, so that threads have one
-// each; none if there is none.
-std::optional<AttendWork::Taken> AttendWork::take(const Walker* walker) noexcept {
-  for (;;) {
-    const Taken next =
-        walker != nullptr ? Taken{walker->range, progress_[walker->range].taken} : least_taken();
-    if (next.item >= items_.size()) {
-      if (walker == nullptr) return std::nullopt;
-      walker = nullptr;
-      continue;
-    }
-    // Not from what is there by now: someone else may have begun with the range.
-    std::size_t seen = next.item;
-    if (progress_[next.range].taken.compare_exchange_strong(seen, seen + 1)) return next;
+// The next portion of the share, or of another, which then is the share; none if there is none.
+std::optional<std::size_t> AttendWork::take(Share*& share) noexcept {
+  for (; share != nullptr; share = fullest()) {
+    const std::size_t portion = share->next++;
+    if (portion < share->end) return portion;
   }
+  return std::nullopt;
 }
 
-AttendWork::Taken AttendWork::least_taken() const noexcept {
-  Taken least{0, progress_[0].taken};
-  for (std::size_t range = 1; range < ranges_.size(); ++range) {
-    const std::size_t taken = progress_[range].taken;
-    if (taken < least.item) least = {range, taken};
+// The share with the most left, or null.
+AttendWork::Share* AttendWork::fullest() noexcept {
+  Share* found = nullptr;
+  std::size_t most = 0;
+  for (Share& share : shares_) {
+    if (const std::size_t left = share.left(); left > most) {
+      most = left;
+      found = &share;
+    }
   }
-  return least;
+  return found;
 }
 
 // So that nobody works for an answer that will not be given.
-void AttendWork::drop_items() noexcept {
-  for (Progress& progress : progress_) progress.taken = items_.size();
+void AttendWork::drop_portions() noexcept {
+  for (Share& share : shares_) share.next = share.end;
 }
 
 // Has `walker` walk in a range.
@@ -149,33 +198,30 @@ void AttendWork::find_walker(std::size_t range, std::unique_ptr<Walker>& walker)
   walker.reset();  // the next gets its room
   AttendTask task = task_;
   task.queries = item_queries_;
-  walker = std::make_unique<Walker>(task, range, ranges_[range], rooms_);
+  walker = std::make_unique<Walker>(task, range, ranges_[range].heads, rooms_);
 }
 
-// [query][query heads of the range]
-StateView AttendWork::states_of(std::size_t range, Scratch& scratch) const {
+// [query][query heads that read `heads`]
+StateView AttendWork::states_of(const HeadRange& heads, Scratch& scratch) const {
   const auto rows = static_cast<std::int64_t>(item_queries_.size());
-  const HeadRange& heads = ranges_[range];
   return states_in(scratch, rows, (heads.end - heads.begin) * group_, job_.states.dim);
 }
 
 // Merges what can be merged; answers memory that this makes free, or null.
-std::unique_ptr<Scratch> AttendWork::item_done(const Taken& taken,
-                                               std::unique_ptr<Scratch> states) {
-  Progress& progress = progress_[taken.range];
+std::unique_ptr<Scratch> AttendWork::portion_done(std::size_t portion,
+                                                  std::unique_ptr<Scratch> states) {
+  Range& range = ranges_[portions_[portion].range];
   std::unique_ptr<Scratch> free;
-  const std::lock_guard lock(progress.mutex);
-  progress.states[taken.item] = std::move(states);
-  for (; progress.merged < items_.size(); ++progress.merged) {
-    std::unique_ptr<Scratch>& next = progress.states[progress.merged];
+  const std::lock_guard lock(range.mutex);
+  range.states[portion - range.first] = std::move(states);
+  for (; range.merged < range.states.size(); ++range.merged) {
+    std::unique_ptr<Scratch>& next = range.states[range.merged];
     if (next == nullptr) return free;
-    if (progress.sum == nullptr) {
-      progress.sum = std::move(next);
+    if (range.sum == nullptr) {
+      range.sum = std::move(next);  // of all heads of the range
       continue;
     }
-    const StateView to = states_of(taken.range, *progress.sum);
-    const StateView from = states_of(taken.range, *next);
-    state_merge(to.o, to.m, to.l, from.o, from.m, from.l, to.tokens * to.heads, to.dim);
+    merge(portions_[range.first + range.merged], *next, *range.sum);
     // The first is the thread's own.
     if (free == nullptr) {
       free = std::move(next);
@@ -183,9 +229,22 @@ std::unique_ptr<Scratch> AttendWork::item_done(const Taken& taken,
       scratch_.leave(std::move(next));
     }
   }
-  finish_items(taken.range, states_of(taken.range, *progress.sum));
-  scratch_.leave(std::move(progress.sum));
+  finish_range(range.heads, states_of(range.heads, *range.sum));
+  scratch_.leave(std::move(range.sum));
   return free;
+}
+
+// Merges the states of a portion into those of its range.
+void AttendWork::merge(const Portion& portion, Scratch& of_portion, Scratch& of_range) const {
+  const HeadRange& range = ranges_[portion.range].heads;
+  const StateView from = states_of(portion.heads, of_portion);
+  const StateView to = states_of(range, of_range);
+  for (std::int64_t row = 0; row < from.tokens; ++row) {
+    const std::int64_t at = row * from.heads;
+    const std::int64_t to_at = row * to.heads + (portion.heads.begin - range.begin) * group_;
+    state_merge(to.o + to_at * to.dim, to.m + to_at, to.l + to_at, from.o + at * from.dim,
+                from.m + at, from.l + at, from.heads, from.dim);
+  }
 }
 
 void AttendWork::finish_block(std::span<const Query> queries, const HeadRange& range) {
@@ -200,11 +259,11 @@ void AttendWork::finish_block(std::span<const Query> queries, const HeadRange& r
 }
 
 // From the states of a range to the output, or to the states of the job.
-void AttendWork::finish_items(std::size_t range, const StateView& from) {
+void AttendWork::finish_range(const HeadRange& heads, const StateView& from) {
   const StateView& to = job_.states;
   std::int64_t of = 0;
   for (const Query& query : job_.queries) {
-    const std::int64_t first = ranges_[range].begin * group_;
+    const std::int64_t first = heads.begin * group_;
     for (std::int64_t head = first; head < first + from.heads; ++head, ++of) {
       const float* o = from.o + of * from.dim;
       if (job_.out != nullptr) {

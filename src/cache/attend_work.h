@@ -1,19 +1,25 @@
 // The attention of one sequence's queries in a step, cut into work for threads.
 //
 // Many queries are cut into blocks, a head each: tasks that write different states. Few are cut
-// into the work items of the history, and those into ranges of heads. Items are taken by whoever
-// comes, until there are no more, and those of a range are merged in order, each as soon as all
-// before it are: by the thread that made it, most often, while its states are near.
+// into ranges of heads, and those into portions: work items of the history, of all heads of the
+// range or of some. Portions of a range are merged in order, each as soon as all before it are: by
+// the thread that made it, most often, while its states are near.
 //
-// A thread keeps to a range of its own while there is one, and takes its items in order: what it
-// has prepared and the states that it merges then stay in one core's cache, it asks for the first
-// page of the next item while it is at the last of this one, and from item to item it needs nothing
-// that other threads write.
+// Each thread has a share of the portions and takes them in order: what it has prepared stays in
+// one core's cache, it asks for the first page of the next portion while it is at the last of this
+// one, and it needs nothing that other threads write. Who has done its share helps with another.
+//
+// Shares are ranges of heads, so that each thread merges its own states and nobody waits for them.
+// But cores fetch a little more than they are asked for, and what one has fetched the other has to
+// ask it for: where the heads of a share are few bytes of a page, or some shares would have one
+// head more than others, they are parts of the history instead, and threads read whole pages.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -68,31 +74,46 @@ class AttendWork {
   // A thread's walk, from one item to the next.
   struct Walker;
 
-  // An item of a range of heads.
-  struct Taken {
+  // Some heads of a range, one item.
+  struct Portion {
     std::size_t range;
-    std::size_t item;
+    WorkItem item;
+    HeadRange heads;
   };
 
-  // Of the items of a range.
-  struct alignas(kApart) Progress {
-    std::atomic<std::size_t> taken = 0;
+  // Portions that one thread takes, while others do not help.
+  struct alignas(kApart) Share {
+    Share(std::size_t begin, std::size_t the_end) : next(begin), end(the_end) {}
+    std::size_t left() const noexcept { return end - std::min(next.load(), end); }
+
+    std::atomic<std::size_t> next;  // portion; not below `end`: none is left
+    const std::size_t end;
+  };
+
+  // Of the portions of a range.
+  struct alignas(kApart) Range {
+    HeadRange heads;
+    std::size_t first = 0;                         // of its portions
     std::mutex mutex;                              // of what follows, and held to merge
-    std::vector<std::unique_ptr<Scratch>> states;  // [item]: those that wait to be merged
+    std::vector<std::unique_ptr<Scratch>> states;  // [portion]: those that wait to be merged
     std::unique_ptr<Scratch> sum;                  // those that were, the first `merged`
     std::size_t merged = 0;
   };
 
-  void cut_heads(std::size_t threads, std::size_t works);
-  void take_items();
-  std::optional<Taken> take(const Walker* walker) noexcept;
-  Taken least_taken() const noexcept;
-  void drop_items() noexcept;
+  void cut(std::size_t threads, std::size_t works);
+  bool cuts_history(std::size_t shares) const noexcept;
+  void cut_history(std::size_t shares);
+  void cut_heads(std::size_t ranges);
+  void take_portions();
+  std::optional<std::size_t> take(Share*& share) noexcept;
+  Share* fullest() noexcept;
+  void drop_portions() noexcept;
   void find_walker(std::size_t range, std::unique_ptr<Walker>& walker);
-  StateView states_of(std::size_t range, Scratch& scratch) const;
-  std::unique_ptr<Scratch> item_done(const Taken& taken, std::unique_ptr<Scratch> states);
+  StateView states_of(const HeadRange& heads, Scratch& scratch) const;
+  std::unique_ptr<Scratch> portion_done(std::size_t portion, std::unique_ptr<Scratch> states);
+  void merge(const Portion& portion, Scratch& of_portion, Scratch& of_range) const;
   void finish_block(std::span<const Query> queries, const HeadRange& range);
-  void finish_items(std::size_t range, const StateView& from);
+  void finish_range(const HeadRange& heads, const StateView& from);
   void finish(const Query& query, std::int64_t head, const float* o, float m, float l);
 
   const AttendJob job_;
@@ -103,8 +124,11 @@ class AttendWork {
   std::vector<std::span<const Query>> blocks_;
   std::span<const WorkItem> items_;  // empty: not cut into them
   std::vector<Query> item_queries_;  // those of the job, with rows of an item's states
-  std::vector<HeadRange> ranges_;
-  std::vector<Progress> progress_;  // [range], if there are items
+  std::deque<Range> ranges_;
+  // If there are items.
+  std::vector<Portion> portions_;
+  std::deque<Share> shares_;
+  std::atomic<std::size_t> came_ = 0;  // threads, which have shares as they come
 };
 
 }  // namespace quire

@@ -344,9 +344,12 @@ TEST(Law, AWalkGoesFromItemToItem) {
           States found(3, 4 - first, 16);
           States alone(3, 4 - first, 16);
           const std::size_t next = random.integer(0, 2) == 0 ? 0 : (i + 1) % items.size();
-          walk.run(items[i], found.view(), first, next == 0 ? nullptr : &items[next].front());
+          const auto one = static_cast<int>(random.integer(heads.begin, heads.end - 1));
+          const HeadRange some = random.integer(0, 1) == 0 ? heads : HeadRange{one, one + 1};
+          walk.run(items[i], some, found.view(), first,
+                   {next == 0 ? nullptr : &items[next].front(), one});
           WalkRoom own;
-          BlockWalk(task, heads, own).run(items[i], alone.view(), first);
+          BlockWalk(task, some, own).run(items[i], some, alone.view(), first);
           EXPECT_TRUE(found == alone) << describe(g, isa) << ", item " << i;
         }
       }

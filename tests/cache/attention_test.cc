@@ -1,4 +1,5 @@
 // Attention through the surface, against softmax over plain rows in double.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -208,7 +209,7 @@ TEST(Attend, RunsOnTheCallersExecutor) {
 }
 
 // Items of the history are then taken by many threads at once, done in any order, and each thread
-// is new to what others have prepared.
+// is new to what others have prepared. Threads share the history or the heads, evenly or not.
 TEST(Attend, AnswersTheSameHoweverManyThreadsShareIt) {
   class Crowd : public Executor {
    public:
@@ -227,33 +228,50 @@ TEST(Attend, AnswersTheSameHoweverManyThreadsShareIt) {
     std::size_t most = 0;
   };
   Crowd crowd;
-  for (const char* codec : {"int8", "tq4"}) {
-    CacheSpec spec = layer_spec(4, 4, 4);
-    spec.set_codec(codec, codec);
-    spec.layers[0].sinks.assign(8, 0.5f);
+  struct Case {
+    const char* codec;
+    int kv_heads;
+    int page;
+    int dim;
+  };
+  for (const Case& c : {Case{"int8", 4, 4, 4},
+                        {"tq4", 4, 4, 4},
+                        {"f32", 4, 16, 128},
+                        {"tq4", 3, 4, 4},
+                        {"f32", 3, 16, 128},
+                        {"int8", 1, 4, 4},
+                        {"f16", 5, 4, 4}}) {
+    const int kv_heads = c.kv_heads;
+    const int page = c.page;
+    const int dim = c.dim;
+    const int heads = 2 * kv_heads;
+    CacheSpec spec = layer_spec(kv_heads, dim, dim);
+    spec.page_tokens = page;
+    spec.set_codec(c.codec, c.codec);
+    spec.layers[0].sinks.assign(static_cast<std::size_t>(heads), 0.5f);
     const auto run = [&](Executor* given, int threads, std::vector<float>& states) {
       spec.executor = given;
       spec.threads = threads;
       Cache cache = Cache::create(spec).value();
-      const Sequence a = filled(cache, 1300);
-      const Sequence b = filled(cache, 130, 1);
-      Step step = stepped(cache, batch_of(a, 1300, 40).add(b.id(), 130, 1));
-      const Rows q = known_queries(41, 8, 4);
-      states.assign(41 * 8 * 6, 0.0f);
-      step.attend_state(
-              0, q.view(),
-              {states.data(), states.data() + 41 * 8 * 4, states.data() + 41 * 8 * 5, 41, 8, 4})
-          .value();
+      const Sequence a = filled(cache, 70 * page);
+      const Sequence b = filled(cache, 33 * page, 1);
+      Step step = stepped(cache, batch_of(a, 70 * page, 40).add(b.id(), 33 * page, 3));
+      const Rows q = known_queries(43, heads, dim);
+      const auto rows = static_cast<std::size_t>(43 * heads);
+      states.assign(rows * static_cast<std::size_t>(dim + 2), 0.0f);
+      float* m = states.data() + rows * static_cast<std::size_t>(dim);
+      step.attend_state(0, q.view(), {states.data(), m, m + rows, 43, heads, dim}).value();
       return attend(step, spec, 0, q).data;
     };
     std::vector<float> alone_states;
     const std::vector<float> alone = run(nullptr, 1, alone_states);
     std::vector<float> states;
-    EXPECT_EQ(run(&crowd, 1, states), alone) << codec;
-    EXPECT_EQ(states, alone_states) << codec;
-    for (const int threads : {2, 3, 8, 32}) {
-      EXPECT_EQ(run(nullptr, threads, states), alone) << codec << ", " << threads << " threads";
-      EXPECT_EQ(states, alone_states) << codec << ", " << threads << " threads";
+    const std::string label = fmt::format("{}, {} heads, pages of {}", c.codec, kv_heads, page);
+    EXPECT_EQ(run(&crowd, 1, states), alone) << label;
+    EXPECT_EQ(states, alone_states) << label;
+    for (const int threads : {2, 3, 4, 8, 32}) {
+      EXPECT_EQ(run(nullptr, threads, states), alone) << label << ", " << threads << " threads";
+      EXPECT_EQ(states, alone_states) << label << ", " << threads << " threads";
     }
   }
   EXPECT_GT(crowd.most, 4u);  // more than one for each sequence
