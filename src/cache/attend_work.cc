@@ -12,7 +12,7 @@ constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 constexpr std::size_t kPiecesPerThread = 4;
 
 // Bytes of a page that a thread should have for itself: with fewer it waits for those that another
-// fetched past its own.
+// fetched past its own. Twice as many where some threads would have a head more than others.
 constexpr std::size_t kOwnBytes = 16 * 1024;
 
 // Threads that may share a history: all states of a range are merged one after the other.
@@ -79,7 +79,9 @@ bool AttendWork::cuts_history(std::size_t shares) const noexcept {
   if (shares < 2 || shares > kMostInHistory || shares > items_.size()) return false;
   const LayerStore& store = *task_.store;
   const auto heads = static_cast<std::size_t>(store.heads);
-  return heads % shares != 0 || store.sealed_bytes / shares < kOwnBytes;
+  if (heads < shares) return true;
+  const bool even = heads % shares == 0;
+  return store.sealed_bytes / shares < (even ? kOwnBytes : 2 * kOwnBytes);
 }
 
 // Shares that follow each other along the history, equal to a head: one range of all heads.

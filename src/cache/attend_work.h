@@ -11,8 +11,8 @@
 //
 // Shares are ranges of heads, so that each thread merges its own states and nobody waits for them.
 // But cores fetch a little more than they are asked for, and what one has fetched the other has to
-// ask it for: where the heads of a share are few bytes of a page, or some shares would have one
-// head more than others, they are parts of the history instead, and threads read whole pages.
+// ask it for: where the heads of a share are few bytes of a page, shares are parts of the history
+// instead, and threads read whole pages.
 #pragma once
 
 #include <algorithm>
