@@ -18,6 +18,9 @@ constexpr std::size_t kOwnBytes = 16 * 1024;
 // Threads that may share a history: all states of a range are merged one after the other.
 constexpr std::size_t kMostInHistory = 4;
 
+// States of most items wait to be merged there: they may be this part of the items' bytes, at most.
+constexpr std::size_t kMostStates = 16;
+
 }  // namespace
 
 float sink_of(const Layer& layer, int query_head) noexcept {
@@ -78,6 +81,10 @@ void AttendWork::cut(std::size_t threads, std::size_t works) {
 bool AttendWork::cuts_history(std::size_t shares) const noexcept {
   if (shares < 2 || shares > kMostInHistory || shares > items_.size()) return false;
   const LayerStore& store = *task_.store;
+  const auto rows = item_queries_.size() * static_cast<std::size_t>(job_.states.heads);
+  const std::size_t state_bytes =
+      rows * static_cast<std::size_t>(job_.states.dim + 2) * sizeof(float);
+  if (state_bytes > kItemPages * store.sealed_bytes / kMostStates) return false;
   const auto heads = static_cast<std::size_t>(store.heads);
   if (heads < shares) return true;
   const bool even = heads % shares == 0;
