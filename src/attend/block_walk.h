@@ -57,7 +57,7 @@ class BlockWalk {
 
   // Writes the states of all queries over `slices`, for the query heads that read `heads`, some of
   // the walk's. out: [out_rows][query heads from `first_head` on][value_dim]. `following`: what the
-  // next run most likely begins with, to be fetched on the way.
+  // next run most likely begins with, to be fetched on the way; a head of the walk's.
   void run(std::span<const PageSlice> slices, HeadRange heads, const StateView& out,
            std::int64_t first_head = 0, const WalkStart& following = {});
 

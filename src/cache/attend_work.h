@@ -2,14 +2,14 @@
 //
 // Many queries are cut into blocks, a head each: tasks that write different states. Few are cut
 // into ranges of heads, and those into portions: work items of the history, of all heads of the
-// range or of some. Portions of a range are merged in order, each as soon as all before it are: by
-// the thread that made it, most often, while its states are near.
+// range or of some. Portions of a range are merged in order, each as soon as all before it are.
 //
 // Each thread has a share of the portions and takes them in order: what it has prepared stays in
-// one core's cache, it asks for the first page of the next portion while it is at the last of this
-// one, and it needs nothing that other threads write. Who has done its share helps with another.
+// one core's cache, and it asks for the first page of the next portion while it is at the last of
+// this one. Who has done its share helps with another.
 //
-// Shares are ranges of heads, so that each thread merges its own states and nobody waits for them.
+// Shares are ranges of heads: each thread then merges what it made, while that is near, and from
+// portion to portion needs nothing that other threads write.
 // But cores fetch a little more than they are asked for, and what one has fetched the other has to
 // ask it for: where the heads of a share are few bytes of a page, shares are parts of the history
 // instead, and threads read whole pages.

@@ -254,8 +254,8 @@ TEST(Attend, AnswersTheSameHoweverManyThreadsShareIt) {
       spec.threads = threads;
       Cache cache = Cache::create(spec).value();
       const Sequence a = filled(cache, 70 * page);
-      const Sequence b = filled(cache, 33 * page, 1);
-      Step step = stepped(cache, batch_of(a, 70 * page, 40).add(b.id(), 33 * page, 3));
+      const Sequence b = filled(cache, 90 * page, 1);
+      Step step = stepped(cache, batch_of(a, 70 * page, 40).add(b.id(), 90 * page, 3));
       const Rows q = known_queries(43, heads, dim);
       const auto rows = static_cast<std::size_t>(43 * heads);
       states.assign(rows * static_cast<std::size_t>(dim + 2), 0.0f);
