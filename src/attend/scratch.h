@@ -8,8 +8,8 @@
 namespace quire {
 
 // What a thread writes all the time lies this far from what others read: a line, and the one that
-// is fetched along with it. A line that two cores write goes from one to the other each time, which
-// takes 0.1 us where they share a cache and 0.4 us where they do not.
+// is fetched along with it. A line that one core writes and another reads goes to and fro, which
+// takes long where they share no cache.
 inline constexpr std::size_t kApart = 128;
 
 class Scratch {

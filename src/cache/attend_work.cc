@@ -231,7 +231,7 @@ std::unique_ptr<Scratch> AttendWork::portion_done(std::size_t portion,
       continue;
     }
     merge(portions_[range.first + range.merged], *next, *range.sum);
-    // The first is the thread's own.
+    // The first is the thread's own, most often.
     if (free == nullptr) {
       free = std::move(next);
     } else {

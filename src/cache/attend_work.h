@@ -9,10 +9,10 @@
 // this one. Who has done its share helps with another.
 //
 // Shares are ranges of heads: each thread then merges what it made, while that is near, and from
-// portion to portion needs nothing that other threads write.
-// But cores fetch a little more than they are asked for, and what one has fetched the other has to
-// ask it for: where the heads of a share are few bytes of a page, shares are parts of the history
-// instead, and threads read whole pages.
+// portion to portion needs nothing that other threads write. But cores fetch a little more than
+// they are asked for, and what one has fetched the other has to ask it for: where the heads of a
+// share are few bytes of a page, shares are parts of the history instead, and threads read whole
+// pages.
 #pragma once
 
 #include <algorithm>
