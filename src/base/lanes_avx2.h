@@ -56,20 +56,21 @@ inline Floats only(Floats a, int begin, int end, Floats other) {
   return _mm256_blendv_ps(other, a, _mm256_castsi256_ps(inside));
 }
 
-// 2^a for a <= 0, as exact as Exp2Terms<kDegree> says; 0 below 2^-125; NaN stays NaN.
+// 2^a for a <= 0, as exact as Exp2Terms<kDegree> says; 0 below 2^-126.5; NaN stays NaN.
 template <int kDegree = 5>
 inline Floats exp2(Floats a) {
-  const Floats bounded = _mm256_max_ps(spread(-126.0f), a);  // NaN stays
-  const Floats whole = _mm256_round_ps(bounded, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-  const Floats part = sub(bounded, whole);
+  const Floats bounded = _mm256_max_ps(spread(-127.0f), a);  // NaN stays
+  // Beside so large a number there is no room for less than 1: the sum is rounded, and its lowest
+  // bits are the exponent of the result.
+  const Floats large = spread(12582912.0f + 127.0f);
+  const Floats rounded = add(bounded, large);
+  const Floats part = sub(bounded, sub(rounded, large));
   Floats sum = spread(Exp2Terms<kDegree>::kTerms[0]);
 #pragma GCC unroll 4
   for (int i = 1; i < kDegree; ++i) sum = fma(sum, part, spread(Exp2Terms<kDegree>::kTerms[i]));
   sum = fma(sum, part, spread(1.0f));
-  const __m256i exponent =
-      _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(whole), _mm256_set1_epi32(127)), 23);
-  const Floats tiny = _mm256_cmp_ps(a, spread(-125.0f), _CMP_LT_OQ);
-  return _mm256_andnot_ps(tiny, mul(sum, _mm256_castsi256_ps(exponent)));
+  const __m256i exponent = _mm256_slli_epi32(_mm256_castps_si256(rounded), 23);
+  return mul(sum, _mm256_castsi256_ps(exponent));
 }
 inline Quad exp2(Quad a) { return _mm256_castps256_ps128(exp2(_mm256_castps128_ps256(a))); }
 

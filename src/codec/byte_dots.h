@@ -24,7 +24,9 @@ struct ByteOps : IntOps {
 };
 
 struct KeyByteOps : ByteOps {
+  static constexpr bool kUnsignedCodes = true;
   static constexpr int kShortSteps = 0;
+  static constexpr bool kTwoSteps = false;
   QUIRE_INLINE static void add(Sum& sum, const Operand& x, const Weight& w) {
     sum = add_byte_dots(sum, x, w);
   }
@@ -39,8 +41,22 @@ struct SmallKeyOps : KeyByteOps {
 };
 
 struct ValueByteOps : ByteOps {  // its codes count from 0
+  static constexpr bool kUnsignedCodes = false;
+  static constexpr bool kTwoSteps = false;
   QUIRE_INLINE static void add(Sum& sum, const Operand& x, const Weight& w) {
     sum = add_byte_dots(sum, w, x);
+  }
+};
+
+// Two steps at once, for codes and operands whose products are small enough: what widens them is
+// done for both. Requires: kHasShortSums.
+template <class Ops>
+struct TwoSteps : Ops {
+  static constexpr bool kTwoSteps = true;
+  using I = typename Ops::Sum;
+  QUIRE_INLINE static void add(I& sum, const I& x, const I& w, const I& next_x, const I& next_w) {
+    sum = Ops::kUnsignedCodes ? add_byte_dots(sum, x, w, next_x, next_w)
+                              : add_byte_dots(sum, w, x, next_w, next_x);
   }
 };
 
@@ -50,8 +66,9 @@ inline std::size_t byte_row_bytes(int count) noexcept {
 }
 
 // Signed bytes of queries, and the sum of them.
+template <int kMostCode = 127>
 struct QueryBytes {
-  static constexpr float kMost = 127.0f;
+  static constexpr float kMost = kMostCode;
   static constexpr bool kDithers = false;
   static constexpr int kFloats = 4;
   QUIRE_INLINE static Ints of(const Floats (&a)[kFloats]) { return signed_bytes(a); }
@@ -63,8 +80,9 @@ struct QueryBytes {
 
 // Unsigned bytes of weights. A page may have many small ones, that together weigh something: hence
 // dithered. Codes of values count from 0, so nobody asks for their sum.
+template <int kMostCode = 255>
 struct WeightBytes {
-  static constexpr float kMost = 255.0f;
+  static constexpr float kMost = kMostCode;
   static constexpr bool kDithers = true;
   static constexpr int kFloats = 4;
   QUIRE_INLINE static Ints of(const Floats (&a)[kFloats]) { return unsigned_bytes(a); }

@@ -8,9 +8,6 @@ namespace quire {
 namespace {
 
 using Ints = __m256i;
-// Of signed bytes that are multiplied with unsigned ones: with it, sums of two products stay within
-// 16 bits.
-constexpr int kLargestLevel = 63;
 
 inline Ints zero_ints() { return _mm256_setzero_si256(); }
 inline Ints load_ints(const std::byte* from) {
@@ -27,9 +24,15 @@ inline Ints even_bytes(Ints a) { return _mm256_srai_epi16(_mm256_slli_epi16(a, 8
 inline Ints odd_bytes(Ints a) { return _mm256_srai_epi16(a, 8); }
 inline Ints even_unsigned(Ints a) { return _mm256_and_si256(a, _mm256_set1_epi16(0xff)); }
 inline Ints odd_unsigned(Ints a) { return _mm256_srli_epi16(a, 8); }
+// The same, in its register: sums of sums are not added up in another order, for which g++ 12 has
+// too few registers and puts some of them into memory.
+inline Ints in_place(Ints sum) {
+  asm("" : "+x"(sum));
+  return sum;
+}
 // sum + the products of both 16-bit halves of each lane.
 inline Ints add_dots(Ints sum, Ints a, Ints b) {
-  return _mm256_add_epi32(sum, _mm256_madd_epi16(a, b));
+  return in_place(_mm256_add_epi32(sum, _mm256_madd_epi16(a, b)));
 }
 inline Floats to_floats(Ints a) { return _mm256_cvtepi32_ps(a); }
 
@@ -83,12 +86,18 @@ inline void sums_of_int_rows(const Ints (&rows)[4], std::int32_t* out) {
 // sum + the products of the four bytes of each lane, those of `a` unsigned, those of `b` signed.
 // Requires: pairs of products fit 16 bits.
 inline Ints add_byte_dots(Ints sum, Ints a, Ints b) {
-  return _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_maddubs_epi16(a, b), _mm256_set1_epi16(1)));
+  return in_place(
+      _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_maddubs_epi16(a, b), _mm256_set1_epi16(1))));
+}
+// The same for two such vectors. Requires: pairs of products of both fit 16 bits together.
+inline Ints add_byte_dots(Ints sum, Ints a, Ints b, Ints c, Ints d) {
+  const Ints pairs = _mm256_add_epi16(_mm256_maddubs_epi16(a, b), _mm256_maddubs_epi16(c, d));
+  return in_place(_mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1))));
 }
 // Sums of pairs of such products in 16 bits, and the pairs of those sums in 32.
 constexpr bool kHasShortSums = true;
 inline Ints add_short(Ints sum, Ints a, Ints b) {
-  return _mm256_add_epi16(sum, _mm256_maddubs_epi16(a, b));
+  return in_place(_mm256_add_epi16(sum, _mm256_maddubs_epi16(a, b)));
 }
 inline Ints add_shorts(Ints sum, Ints shorts) {
   return _mm256_add_epi32(sum, _mm256_madd_epi16(shorts, _mm256_set1_epi16(1)));
@@ -100,10 +109,13 @@ template <int kWidth>
 inline Ints byte_bits(Ints a, int shift) {
   return _mm256_and_si256(_mm256_srli_epi16(a, shift), _mm256_set1_epi8((1 << kWidth) - 1));
 }
-// low + (high << kWidth), byte by byte.
-template <int kWidth>
-inline Ints join_bits(Ints low, Ints high) {
-  return _mm256_or_si256(low, _mm256_slli_epi16(high, kWidth));
+// `low` of kLow bits, and above it bits [shift, shift + kHigh) of `high`, byte by byte.
+template <int kLow, int kHigh>
+[[gnu::always_inline]] inline Ints join_bits(Ints low, Ints high, int shift) {
+  const Ints moved =
+      shift > kLow ? _mm256_srli_epi16(high, shift - kLow) : _mm256_slli_epi16(high, kLow - shift);
+  return _mm256_or_si256(low,
+                         _mm256_and_si256(moved, _mm256_set1_epi8(((1 << kHigh) - 1) << kLow)));
 }
 
 // b where the top bit of the byte `by` is set, else a. In assembly, since g++ 12 first compares a

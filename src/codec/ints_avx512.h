@@ -8,7 +8,6 @@ namespace quire {
 namespace {
 
 using Ints = __m512i;
-constexpr int kLargestLevel = 127;  // of signed bytes that are multiplied with unsigned ones
 
 inline Ints zero_ints() { return _mm512_setzero_si512(); }
 inline Ints load_ints(const std::byte* from) { return _mm512_loadu_si512(from); }
@@ -97,12 +96,6 @@ inline Ints byte_bits_twice(const std::byte* from, int shift) {
       _mm512_inserti64x4(_mm512_set1_epi64(shift), _mm256_set1_epi64x(shift + kWidth), 1);
   return _mm512_and_si512(_mm512_srlv_epi64(twice, shifts), _mm512_set1_epi8((1 << kWidth) - 1));
 }
-// low + (high << kWidth), byte by byte.
-template <int kWidth>
-inline Ints join_bits(Ints low, Ints high) {
-  return _mm512_or_si512(low, _mm512_slli_epi16(high, kWidth));
-}
-
 // Bits [shift, ...) of each byte moved to [to, ...), with anything around them.
 [[gnu::always_inline]] inline Ints moved_bits(Ints a, int shift, int to) {
   if (__builtin_constant_p(shift)) {
@@ -111,6 +104,13 @@ inline Ints join_bits(Ints low, Ints high) {
                       : _mm512_slli_epi16(a, static_cast<unsigned>(to - shift));
   }
   return _mm512_rorv_epi64(a, _mm512_set1_epi64(shift - to));
+}
+
+// `low` of kLow bits, and above it bits [shift, shift + kHigh) of `high`, byte by byte.
+template <int kLow, int kHigh>
+[[gnu::always_inline]] inline Ints join_bits(Ints low, Ints high, int shift) {
+  const Ints mask = _mm512_set1_epi8(((1 << kHigh) - 1) << kLow);
+  return _mm512_ternarylogic_epi64(low, moved_bits(high, shift, kLow), mask, 0xf8);  // a | b & c
 }
 
 // Bytes by codes of kBits bits, from a table of 64 that repeats them: bits above those of a code

@@ -7,8 +7,6 @@
 namespace quire {
 namespace {
 
-constexpr int kLargestLevel = 127;  // of signed bytes that are multiplied with unsigned ones
-
 struct Ints {
   std::int32_t lanes[kLanes];
 };
@@ -140,10 +138,12 @@ template <int kWidth>
 inline Ints byte_bits(const Ints& a, int shift) {
   return make_bytes([&](int i) { return memory_byte(a, i) >> shift & ((1 << kWidth) - 1); });
 }
-// low + (high << kWidth), byte by byte.
-template <int kWidth>
-inline Ints join_bits(const Ints& low, const Ints& high) {
-  return make_bytes([&](int i) { return memory_byte(low, i) | memory_byte(high, i) << kWidth; });
+// `low` of kLow bits, and above it bits [shift, shift + kHigh) of `high`, byte by byte.
+template <int kLow, int kHigh>
+inline Ints join_bits(const Ints& low, const Ints& high, int shift) {
+  return make_bytes([&](int i) {
+    return memory_byte(low, i) | (memory_byte(high, i) >> shift & ((1 << kHigh) - 1)) << kLow;
+  });
 }
 
 // Bytes by codes of kBits bits, from a table of 64 that repeats them.

@@ -41,8 +41,7 @@ struct PlaneCodes {
       if constexpr (Map::kTakesPlanes) {
         return map.template at_planes<kLow>(lower, shift, upper, high_shift);
       } else {
-        return map.at(
-            join_bits<kLow>(byte_bits<kLow>(lower, shift), byte_bits<kHigh>(upper, high_shift)));
+        return map.at(join_bits<kLow, kHigh>(byte_bits<kLow>(lower, shift), upper, high_shift));
       }
     }
   }
@@ -51,6 +50,9 @@ struct PlaneCodes {
 // Keys: tiles of 16 tokens follow each other, the vectors of a tile are the steps.
 template <int kBits, class Map>
 struct KeyPlanes {
+  template <class Ops, int N>
+  static constexpr int kReadBytes = N / kVectorsPerTile * 8 * kBits;
+
   const std::byte* data;
   std::ptrdiff_t tile_bytes;
   std::ptrdiff_t high_at;  // of the high plane, in a tile
@@ -69,37 +71,58 @@ struct ShortSums : Ops {
   }
 };
 
+// One step, or two at once.
+template <class Ops, int R, int N>
+QUIRE_INLINE void add_steps(const typename Ops::Operand (&x)[1][N], const std::byte* weights,
+                            std::ptrdiff_t row_bytes, typename Ops::Sum (&sums)[R][N]) {
+  add_step<Ops>([&](int n) QUIRE_INLINED { return x[0][n]; }, weights, row_bytes, sums);
+}
+template <class Ops, int R, int N>
+QUIRE_INLINE void add_steps(const typename Ops::Operand (&x)[2][N], const std::byte* weights,
+                            std::ptrdiff_t row_bytes, typename Ops::Sum (&sums)[R][N]) {
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) {
+    const typename Ops::Weight w = Ops::weight(weights + r * row_bytes);
+    const typename Ops::Weight next_w = Ops::weight(weights + r * row_bytes + Ops::kStepBytes);
+#pragma GCC unroll 8
+    for (int n = 0; n < N; ++n) Ops::add(sums[r][n], x[0][n], w, x[1][n], next_w);
+  }
+}
+
 // Steps [from, from + count), in whole spans.
-template <class Ops, int R, int N, int kBits, class Map>
+template <class Ops, int R, int N, int kBits, class Map, class Fetch>
 QUIRE_INLINE void add_spans(const KeyPlanes<kBits, Map>& lines, int from, int count,
-                            const std::byte* weights, std::ptrdiff_t row_bytes, Prefetcher& ahead,
+                            const std::byte* weights, std::ptrdiff_t row_bytes, Fetch& ahead,
                             typename Ops::Sum (&sums)[R][N]) {
   using Codes = PlaneCodes<kBits>;
   const std::byte* low = lines.data + from * 8 * Codes::kLow;
   const std::byte* high = lines.data + lines.high_at + from * 8 * Codes::kHigh;
   weights += from * Ops::kStepBytes;
+  constexpr int kSteps = Ops::kTwoSteps ? 2 : 1;
   for (int step = 0; step < count; step += Codes::kSpan) {
 #pragma GCC unroll 8
-    for (int i = 0; i < Codes::kSpan; ++i) {
-      typename Ops::Operand x[N];
+    for (int i = 0; i < Codes::kSpan; i += kSteps) {
+      typename Ops::Operand x[kSteps][N];
 #pragma GCC unroll 8
-      for (int n = 0; n < N; ++n) {
-        const std::ptrdiff_t tile = n / kVectorsPerTile * lines.tile_bytes;
-        x[n] =
-            Ops::operand(Codes::at(lines.map, low + tile, i, high + tile, i, n % kVectorsPerTile));
+      for (int n = 0; n < kSteps * N; ++n) {
+        const std::ptrdiff_t tile = n % N / kVectorsPerTile * lines.tile_bytes;
+        const int at = i + n / N;
+        x[n / N][n % N] = Ops::operand(
+            Codes::at(lines.map, low + tile, at, high + tile, at, n % N % kVectorsPerTile));
       }
-      add_step<Ops>(x, weights, row_bytes, sums);
-      weights += Ops::kStepBytes;
+      add_steps<Ops>(x, weights, row_bytes, sums);
+      weights += kSteps * Ops::kStepBytes;
       ahead.step();
+      if constexpr (Ops::kTwoSteps) ahead.step();
     }
     low += Codes::kSpan * 8 * Codes::kLow;
     high += Codes::kSpan * 8 * Codes::kHigh;
   }
 }
 
-template <class Ops, int R, int N, int kBits, class Map>
+template <class Ops, int R, int N, int kBits, class Map, class Fetch>
 QUIRE_INLINE void add_products(const KeyPlanes<kBits, Map>& lines, const std::byte* weights,
-                               std::ptrdiff_t row_bytes, Prefetcher& ahead,
+                               std::ptrdiff_t row_bytes, Fetch& ahead,
                                typename Ops::Sum (&sums)[R][N]) {
   constexpr int kRun = Ops::kShortSteps / PlaneCodes<kBits>::kSpan * PlaneCodes<kBits>::kSpan;
   if constexpr (kRun == 0) {
@@ -122,6 +145,9 @@ QUIRE_INLINE void add_products(const KeyPlanes<kBits, Map>& lines, const std::by
 // Values: tiles of 4 tokens are the steps, the vectors of a tile hold 16 channels each.
 template <int kBits, class Map>
 struct ValuePlanes {
+  template <class Ops, int N>
+  static constexpr int kReadBytes = N / kVectorsPerTile * 8 * kBits;
+
   const std::byte* data;
   std::ptrdiff_t step_bytes;
   std::ptrdiff_t high_at;
@@ -135,9 +161,9 @@ struct ValuePlanes {
 // Which vector of a unit a block begins with, and with it all shifts: kLowFirst and kHighFirst,
 // where they are not kSomeVector.
 constexpr int kSomeVector = -1;
-template <class Ops, int kLowFirst, int kHighFirst, int R, int N, int kBits, class Map>
+template <class Ops, int kLowFirst, int kHighFirst, int R, int N, int kBits, class Map, class Fetch>
 QUIRE_INLINE void add_block(const ValuePlanes<kBits, Map>& lines, const std::byte* weights,
-                            std::ptrdiff_t row_bytes, Prefetcher& ahead,
+                            std::ptrdiff_t row_bytes, Fetch& ahead,
                             typename Ops::Sum (&sums)[R][N]) {
   using Codes = PlaneCodes<kBits>;
   const std::byte* low = lines.data;
@@ -152,27 +178,30 @@ QUIRE_INLINE void add_block(const ValuePlanes<kBits, Map>& lines, const std::byt
     high += (lines.first - kHighFirst) * 8 * Codes::kHigh;
     high_first = kHighFirst;
   }
-  for (int step = 0; step < lines.steps; ++step) {
-    typename Ops::Operand x[N];
+  constexpr int kSteps = Ops::kTwoSteps ? 2 : 1;  // slots come in tiles of 16, so steps in fours
+  for (int step = 0; step < lines.steps; step += kSteps) {
+    typename Ops::Operand x[kSteps][N];
 #pragma GCC unroll 8
-    for (int n = 0; n < N; ++n) {
-      const int vector = n / kVectorsPerTile;
-      x[n] = Ops::operand(Codes::at(lines.map, low, first + vector, high, high_first + vector,
-                                    n % kVectorsPerTile));
+    for (int n = 0; n < kSteps * N; ++n) {
+      const int vector = n % N / kVectorsPerTile;
+      const std::ptrdiff_t next = n / N * lines.step_bytes;
+      x[n / N][n % N] = Ops::operand(Codes::at(lines.map, low + next, first + vector, high + next,
+                                               high_first + vector, n % N % kVectorsPerTile));
     }
-    add_step<Ops>(x, weights, row_bytes, sums);
-    low += lines.step_bytes;
-    high += lines.step_bytes;
-    weights += Ops::kStepBytes;
+    add_steps<Ops>(x, weights, row_bytes, sums);
+    low += kSteps * lines.step_bytes;
+    high += kSteps * lines.step_bytes;
+    weights += kSteps * Ops::kStepBytes;
     ahead.step();
+    if constexpr (Ops::kTwoSteps) ahead.step();
   }
 }
 
 // Blocks begin at a multiple of their vectors, so at few places of a unit; there is a loop for
 // each.
-template <class Ops, int R, int N, int kBits, class Map>
+template <class Ops, int R, int N, int kBits, class Map, class Fetch>
 QUIRE_INLINE void add_products(const ValuePlanes<kBits, Map>& lines, const std::byte* weights,
-                               std::ptrdiff_t row_bytes, Prefetcher& ahead,
+                               std::ptrdiff_t row_bytes, Fetch& ahead,
                                typename Ops::Sum (&sums)[R][N]) {
   using Codes = PlaneCodes<kBits>;
   constexpr int kVectors = N / kVectorsPerTile;

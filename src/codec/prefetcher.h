@@ -27,52 +27,56 @@ QUIRE_INLINE const std::byte* later(const std::byte* at) {
 }
 
 // Lines to prefetch, spread over the steps of a loop: many at once would hold up the loop's own
-// loads, and one that is left out costs as much as twenty steps. No loop here, which would keep
-// sums from the registers, and no pattern that cannot be foreseen: each step asks for as many
-// lines, up to five, the first of them for one more; where steps are more than lines, some ask
-// again.
+// loads, and one that is left out costs as much as twenty steps. A step asks for kLines of them,
+// however many there are, so that it has next to no branches: for some again where there are fewer,
+// and for those that are too many before each block of steps. kLines: as many as a step reads,
+// since what comes next is mostly as large as what is at hand.
+template <int kLines>
 class Prefetcher {
  public:
-  QUIRE_INLINE Prefetcher(const Ahead& ahead, int steps)
+  // For `blocks` blocks of `steps` steps.
+  QUIRE_INLINE Prefetcher(const Ahead& ahead, int blocks, int steps)
       : at_(reinterpret_cast<const std::byte*>(reinterpret_cast<std::uintptr_t>(ahead.data) &
                                                ~std::uintptr_t{63})) {
-    if (ahead.bytes == 0 || steps == 0) return;
+    const int asks = blocks * steps * kLines;
+    if (ahead.bytes == 0 || asks == 0) {
+      at_ = kNowhere;
+      return;
+    }
     const int lines = static_cast<int>((ahead.data + ahead.bytes - at_ + 63) / 64);
-    if (lines < steps) {
-      each_ = 1;
-      back_ = 64 - (lines * 64 + steps - 1) / steps;
+    if (lines <= asks) {
+      stride_ = (lines * 64 + asks - 1) / asks;
     } else {
-      each_ = lines / steps;
-      more_ = lines % steps;
+      stride_ = 64;
+      before_block_ = (lines - asks + blocks - 1) / blocks;
     }
   }
+  QUIRE_INLINE void block() {
+    for (int line = 0; line < before_block_; ++line) ask();
+  }
   QUIRE_INLINE void step() {
-    if (more_ > 0) {
-      --more_;
+    if (kLines > 1 && stride_ == 0) return;  // rather than keep the pace of nothing
+    ask();
+#pragma GCC unroll 4
+    for (int line = 1; line < kLines; ++line) {
+      at_ = later(at_);
       ask();
     }
-    if (each_ > 0) ask();
-    if (each_ > 1) ask_later();
-    if (each_ > 2) ask_later();
-    if (each_ > 3) ask_later();
-    if (each_ > 4) ask_later();
-    at_ -= back_;
   }
 
  private:
+  // Near already, so that asking for it costs next to nothing; an address of no page would be
+  // looked for in vain, each time.
+  alignas(64) static constexpr std::byte kNowhere[64] = {};
+
   QUIRE_INLINE void ask() {
     prefetch(at_);
-    at_ += 64;
-  }
-  QUIRE_INLINE void ask_later() {
-    at_ = later(at_);
-    ask();
+    at_ += stride_;
   }
 
   const std::byte* at_;
-  int each_ = 0;             // lines of a step
-  int more_ = 0;             // steps that ask for one more
-  std::ptrdiff_t back_ = 0;  // where steps are more than lines: of the line that was asked for
+  std::ptrdiff_t stride_ = 0;  // from one request to the next
+  int before_block_ = 0;
 };
 
 }  // namespace

@@ -51,38 +51,56 @@ struct Lines {
   std::ptrdiff_t step_bytes;
   int steps;
 
+  // What a step reads for N vectors.
+  template <class Ops, int N>
+  static constexpr int kReadBytes = N* kLanes* Ops::kPack* Ops::kCodeBytes;
+
   QUIRE_INLINE std::ptrdiff_t tile_bytes() const {
     return kTileBytes > 0 ? kTileBytes : some_tile_bytes;
   }
   QUIRE_INLINE void advance(int tiles) { data += tiles * tile_bytes(); }
 };
 
-// One step: N vectors times the weights of R rows.
-template <class Ops, int R, int N>
-QUIRE_INLINE void add_step(const typename Ops::Operand (&x)[N], const std::byte* weights,
-                           std::ptrdiff_t row_bytes, typename Ops::Sum (&sums)[R][N]) {
+// One step: N vectors, each load(n), times the weights of R rows. What there is less of is held, so
+// that with the sums it fits the registers.
+template <class Ops, int R, int N, class Load>
+QUIRE_INLINE void add_step(const Load& load, const std::byte* weights, std::ptrdiff_t row_bytes,
+                           typename Ops::Sum (&sums)[R][N]) {
+  if constexpr (R < N) {
+    typename Ops::Weight w[R];
 #pragma GCC unroll 8
-  for (int r = 0; r < R; ++r) {
-    const typename Ops::Weight w = Ops::weight(weights + r * row_bytes);
+    for (int r = 0; r < R; ++r) w[r] = Ops::weight(weights + r * row_bytes);
 #pragma GCC unroll 8
-    for (int n = 0; n < N; ++n) Ops::add(sums[r][n], x[n], w);
+    for (int n = 0; n < N; ++n) {
+      const typename Ops::Operand x = load(n);
+#pragma GCC unroll 8
+      for (int r = 0; r < R; ++r) Ops::add(sums[r][n], x, w[r]);
+    }
+  } else {
+    typename Ops::Operand x[N];
+#pragma GCC unroll 8
+    for (int n = 0; n < N; ++n) x[n] = load(n);
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+      const typename Ops::Weight w = Ops::weight(weights + r * row_bytes);
+#pragma GCC unroll 8
+      for (int n = 0; n < N; ++n) Ops::add(sums[r][n], x[n], w);
+    }
   }
 }
 
-template <class Ops, int R, int N, int kTileBytes>
+template <class Ops, int R, int N, int kTileBytes, class Fetch>
 QUIRE_INLINE void add_products(const Lines<kTileBytes>& lines, const std::byte* weights,
-                               std::ptrdiff_t row_bytes, Prefetcher& ahead,
+                               std::ptrdiff_t row_bytes, Fetch& ahead,
                                typename Ops::Sum (&sums)[R][N]) {
   const std::byte* data = lines.data;
   for (int step = 0; step < lines.steps; ++step) {
-    typename Ops::Operand x[N];
-#pragma GCC unroll 8
-    for (int n = 0; n < N; ++n) {
-      x[n] = Ops::load(data + n / kVectorsPerTile * lines.tile_bytes() +
+    const auto load = [&](int n) QUIRE_INLINED {
+      return Ops::load(data + n / kVectorsPerTile * lines.tile_bytes() +
                        n % kVectorsPerTile * (kLanes * Ops::kPack * Ops::kCodeBytes));
-    }
+    };
+    add_step<Ops>(load, weights, row_bytes, sums);
     ahead.step();
-    add_step<Ops>(x, weights, row_bytes, sums);
     data += lines.step_bytes;
     weights += Ops::kStepBytes;
   }
@@ -90,9 +108,10 @@ QUIRE_INLINE void add_products(const Lines<kTileBytes>& lines, const std::byte* 
 
 // Adds up N vectors for R rows and hands the sums of each row to finish(row, sums). `Where` is
 // Lines, or something else for which there is an add_products.
-template <class Ops, int R, int N, class Where, class Finish>
+template <class Ops, int R, int N, class Where, class Fetch, class Finish>
 QUIRE_INLINE void run_block(const Where& lines, const std::byte* weights, std::ptrdiff_t row_bytes,
-                            Prefetcher& ahead, const Finish& finish) {
+                            Fetch& ahead, const Finish& finish) {
+  ahead.block();
   typename Ops::Sum sums[R][N];
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
@@ -112,7 +131,7 @@ QUIRE_INLINE void run_rows(Where lines, int tiles, const std::byte* weights,
   constexpr int kTilesAtOnce = N / kVectorsPerTile;
   static_assert(kTilesAtOnce >= 1);
   const int blocks = tiles / kTilesAtOnce + tiles % kTilesAtOnce;
-  Prefetcher prefetcher(ahead, blocks * lines.steps);
+  Prefetcher<(Where::template kReadBytes<Ops, N> + 63) / 64> prefetcher(ahead, blocks, lines.steps);
   int tile = 0;
   for (; tile + kTilesAtOnce <= tiles; tile += kTilesAtOnce) {
     run_block<Ops, R, N>(lines, weights, row_bytes, prefetcher,
@@ -316,7 +335,10 @@ struct F32Ops {
   static constexpr bool kQueryRest = false;
   static constexpr int kStepBytes = 4;
   static constexpr int kMaxRows = rows_for(6, 6);
-  static constexpr int vectors(int rows) { return vectors_for(rows); }
+  // Three rows of 2 vectors would wait for each other: a multiplication takes as long as 8 begin.
+  static constexpr int vectors(int rows) {
+    return kRegisters == 16 && rows == 3 ? 4 : vectors_for(rows);
+  }
   using Sum = Floats;
   using Operand = Floats;
   using Weight = Floats;

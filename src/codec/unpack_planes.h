@@ -41,10 +41,6 @@ inline void unpack_tile(const std::byte* tile, int count, std::byte* to, const M
   // Codes of whole units of both planes, which need no arithmetic to be found.
   constexpr int kSpan = 512 / (kHigh == 0 ? kLow : kHigh < kLow ? kHigh : kLow);
   const std::byte* high = tile + count * kLow / 8;
-  const auto joined = [](Ints low, Ints upper) {
-    if constexpr (kHigh > 0) return join_bits<kLow>(low, upper);
-    return low;
-  };
   int at = 0;
   for (; at + kSpan <= count; at += kSpan) {
     const std::byte* lows = tile + at * kLow / 8;
@@ -53,19 +49,23 @@ inline void unpack_tile(const std::byte* tile, int count, std::byte* to, const M
     for (int i = 0; i < kSpan; i += kVector) {
       const Ints low = byte_bits<kLow>(load_ints(lows + i * kLow / 512 * 64 + i % 64),
                                        i % (512 / kLow) / 64 * kLow);
-      Ints upper = low;
       if constexpr (kHigh > 0) {
-        upper = byte_bits<kHigh>(load_ints(highs + i * kHigh / 512 * 64 + i % 64),
-                                 i % (512 / kHigh) / 64 * kHigh);
+        const Ints upper = load_ints(highs + i * kHigh / 512 * 64 + i % 64);
+        const int shift = i % (512 / kHigh) / 64 * kHigh;
+        store_ints(to + at + i, map.at(join_bits<kLow, kHigh>(low, upper, shift)));
+      } else {
+        store_ints(to + at + i, map.at(low));
       }
-      store_ints(to + at + i, map.at(joined(low, upper)));
     }
   }
   for (; at < count; at += kVector) {
     const Ints low = plane_codes<kLow>(tile, count, at);
-    Ints upper = low;
-    if constexpr (kHigh > 0) upper = plane_codes<kHigh>(high, count, at);
-    store_ints(to + at, map.at(joined(low, upper)));
+    if constexpr (kHigh > 0) {
+      const Ints upper = plane_codes<kHigh>(high, count, at);
+      store_ints(to + at, map.at(join_bits<kLow, kHigh>(low, upper, 0)));
+    } else {
+      store_ints(to + at, map.at(low));
+    }
   }
 }
 

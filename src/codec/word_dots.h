@@ -67,6 +67,7 @@ struct UnsignedWordOps : Int8Ops {
     return {even_unsigned(codes), odd_unsigned(codes)};
   }
   static constexpr int kShortSteps = 0;
+  static constexpr bool kTwoSteps = false;
   using Header = IntOps::Header;
   using IntOps::header;
   using IntOps::score;

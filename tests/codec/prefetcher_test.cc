@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <functional>
 #include <random>
 #include <vector>
 
@@ -21,58 +22,72 @@ void prefetch(const std::byte* at) { asked.push_back(at); }
 namespace quire {
 namespace {
 
-// The lines that a loop of `steps` asked for, as often as it did.
-std::vector<std::ptrdiff_t> lines_asked(const Ahead& ahead, int steps, const std::byte* origin) {
+// Addresses that a loop over `blocks` blocks of `steps` steps asked for, as often as it did.
+template <int kLines>
+void ask(const Ahead& ahead, int blocks, int steps) {
   asked.clear();
-  Prefetcher prefetcher(ahead, steps);
-  for (int step = 0; step < steps; ++step) prefetcher.step();
+  Prefetcher<kLines> prefetcher(ahead, blocks, steps);
+  for (int block = 0; block < blocks; ++block) {
+    prefetcher.block();
+    for (int step = 0; step < steps; ++step) prefetcher.step();
+  }
+}
+
+template <int kLines>
+void expect_all_lines(std::mt19937_64& random) {
+  alignas(64) static std::byte memory[64 * 1024];
+  const int blocks = std::uniform_int_distribution(1, 8)(random);
+  const int steps = std::uniform_int_distribution(1, 128)(random);
+  const std::size_t bytes = std::uniform_int_distribution<std::size_t>(1, 48 * 1024)(random);
+  const std::size_t at = std::uniform_int_distribution<std::size_t>(0, 255)(random);
+  const std::size_t first = at / 64;
+  const std::size_t last = (at + bytes - 1) / 64;
+  ask<kLines>({memory + at, bytes}, blocks, steps);
   std::vector<std::ptrdiff_t> lines;
-  for (const std::byte* at : asked) lines.push_back((at - origin) / 64);
-  return lines;
+  for (const std::byte* address : asked) lines.push_back((address - memory) / 64);
+  ASSERT_TRUE(std::is_sorted(lines.begin(), lines.end()));
+  for (std::size_t line = first; line <= last; ++line) {
+    ASSERT_TRUE(std::binary_search(lines.begin(), lines.end(), static_cast<std::ptrdiff_t>(line)))
+        << "line " << line << " of " << first << " to " << last << ", " << blocks << " blocks of "
+        << steps << " steps with " << kLines << " lines";
+  }
+  // Those behind the last are few.
+  const auto asks = static_cast<std::size_t>(blocks * steps * kLines);
+  ASSERT_LE(lines.back(), static_cast<std::ptrdiff_t>(last + asks / 64 + 8));
+  if (last - first + 1 >= asks) {
+    ASSERT_EQ(std::adjacent_find(lines.begin(), lines.end()), lines.end()) << "none twice";
+  }
 }
 
 TEST(Prefetcher, LeavesNoLineOutAndKeepsTheirOrder) {
   std::mt19937_64 random(test::announce_seed());
-  alignas(64) static std::byte memory[64 * 1024];
-  for (int round = 0; round < 2000; ++round) {
-    const int steps = std::uniform_int_distribution(1, 600)(random);
-    const auto most = std::min<std::size_t>(static_cast<std::size_t>(steps) * 5 * 64, 48 * 1024);
-    const std::size_t bytes = std::uniform_int_distribution<std::size_t>(1, most)(random);
-    const std::size_t at = std::uniform_int_distribution<std::size_t>(0, 255)(random);
-    // Bytes that begin within a line may need one line more than five a step.
-    const std::size_t first = at / 64;
-    const std::size_t last = (at + bytes - 1) / 64;
-    if (last - first + 1 > static_cast<std::size_t>(steps) * 5) continue;
-    const std::vector<std::ptrdiff_t> lines = lines_asked({memory + at, bytes}, steps, memory);
-    ASSERT_TRUE(std::is_sorted(lines.begin(), lines.end()));
-    for (std::size_t line = first; line <= last; ++line) {
-      ASSERT_TRUE(std::binary_search(lines.begin(), lines.end(), static_cast<std::ptrdiff_t>(line)))
-          << "line " << line << " of " << first << " to " << last << ", " << steps << " steps";
-    }
-    if (last - first + 1 >= static_cast<std::size_t>(steps)) {
-      ASSERT_EQ(lines.size(), last - first + 1) << "none twice";
-    }
+  for (int round = 0; round < 1000; ++round) {
+    expect_all_lines<1>(random);
+    expect_all_lines<2>(random);
+    expect_all_lines<4>(random);
   }
 }
 
 TEST(Prefetcher, AsksInEveryPartOfTheLoop) {
   alignas(64) static std::byte memory[4 * 1024];
-  for (const int steps : {16, 32, 64, 128, 512}) {
-    asked.clear();
-    Prefetcher prefetcher({memory, sizeof memory}, steps);
-    for (int step = 0; step < steps / 2; ++step) prefetcher.step();
-    const std::size_t half = asked.size();
-    for (int step = steps / 2; step < steps; ++step) prefetcher.step();
-    EXPECT_LE(half, asked.size() - half + 1) << steps;
-    EXPECT_GE(half + 1, asked.size() - half) << steps;
+  for (const int blocks : {1, 2, 4}) {
+    for (const int steps : {2, 16, 64}) {
+      ask<1>({memory, sizeof memory}, 2 * blocks, steps);
+      const auto middle = std::lower_bound(asked.begin(), asked.end(), memory + sizeof memory / 2);
+      const auto before = static_cast<double>(middle - asked.begin());
+      EXPECT_NEAR(before / static_cast<double>(asked.size()), 0.5, 0.1) << blocks << " " << steps;
+    }
   }
 }
 
-TEST(Prefetcher, AsksForNothingWhereNothingComes) {
-  asked.clear();
-  Prefetcher nothing({}, 32);
-  for (int step = 0; step < 32; ++step) nothing.step();
-  Prefetcher no_steps({reinterpret_cast<const std::byte*>(&asked), 64}, 0);
+TEST(Prefetcher, AsksForOneLineAtMostWhereNothingComes) {
+  ask<2>({}, 4, 32);
+  EXPECT_TRUE(asked.empty());
+  ask<1>({}, 4, 32);
+  EXPECT_EQ(asked.size(), 128u);
+  EXPECT_EQ(std::adjacent_find(asked.begin(), asked.end(), std::not_equal_to<>()), asked.end());
+  EXPECT_NE(asked.front(), nullptr);
+  ask<1>({asked.front(), 64}, 4, 0);
   EXPECT_TRUE(asked.empty());
 }
 

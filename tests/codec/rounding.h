@@ -36,10 +36,26 @@ struct CodedSide {
   int bits() const { return std::string_view(codec->name).back() - '0'; }
   bool has_words() const { return !is_tq() && bits() == 6; }
   bool has_small_pairs() const { return is_tq() && bits() >= 5 && isa == Isa::avx2; }
+  // With AVX2 the products of two steps of up to 4 bits fit 16 bits together, so levels and codes
+  // are smaller.
+  bool adds_two_steps() const { return is_tq() && bits() <= 4 && isa == Isa::avx2; }
+  int largest_level() const {
+    return isa != Isa::avx2 ? 127 : bits() >= 5 ? 108 : bits() == 4 ? 41 : bits() == 3 ? 43 : 10;
+  }
+  // The largest codes of queries and weights, or the least that those of a pair leave to one.
+  int largest_query() const {
+    if (has_words()) return 32767;
+    if (has_small_pairs()) return 75;
+    return adds_two_steps() ? std::min(127, 32767 / 4 / (2 * largest_level() + 1)) : 127;
+  }
+  int largest_weight() const {
+    if (has_small_pairs()) return 151;
+    return adds_two_steps() ? std::min(255, 32767 / 4 / largest_level()) : 255;
+  }
   // What a code can be off by, as a part of the largest number; the hundredth is for the floats
   // that make it.
-  double query_grain() const { return 0.51 / (has_words() ? 32767 : has_small_pairs() ? 75 : 127); }
-  double weight_grain() const { return 1.01 / (has_small_pairs() ? 151 : 255); }
+  double query_grain() const { return 0.51 / largest_query(); }
+  double weight_grain() const { return 1.01 / largest_weight(); }
   double scale(int slot) const {
     return load_element(DType::f16, scales, static_cast<std::size_t>(slot));
   }

@@ -13,6 +13,7 @@ struct Bf16Ops : F32Ops {
   static constexpr int kCodeBytes = 2;
   static constexpr int kStepBytes = 8;
   static constexpr int kMaxRows = rows_for(4, 4);
+  static constexpr int vectors(int rows) { return vectors_for(rows); }
   struct Operand {
     Floats even, odd;
   };

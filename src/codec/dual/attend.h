@@ -78,7 +78,7 @@ struct Dual {
       }
     }
     const Quad base = sums_of_rows(sums);
-    store_rows<Select<kWords, Words, QueryBytes>, R>(
+    store_rows<Select<kWords, Words, QueryBytes<>>, R>(
         [&](int r, int i) QUIRE_INLINED { return load_floats(scaled + r * channels.count + i); },
         channels.count, largest_magnitudes_of_rows(largest), 1.0f, kMiddle, folded, stride);
 #pragma GCC unroll 4
@@ -104,14 +104,15 @@ struct Dual {
     unpack_page<kBits>(side, page, to, SameCodes());
   }
 
-  using Ops = Select<kWords, UnsignedWordOps, SmallKeyOps<kBits>>;
+  using Ops = Select<kWords, UnsignedWordOps, Select<kBits == 5, KeyByteOps, SmallKeyOps<kBits>>>;
 
   static bool takes_coded(Side side, int dim) noexcept { return whole_units<kBits>(side, dim); }
 
   static void coded_scores(const PageSide& keys, int first, int end, const Operands& queries,
                            float* out, std::ptrdiff_t out_stride, const Ahead& ahead) noexcept {
-    plane_scores<FewRows<Ops>, kBits>(keys, first, end, queries, out, out_stride, ahead,
-                                      SameCodes());
+    using CodedOps = Select<kHasShortSums && kBits == 5, TwoSteps<KeyByteOps>, Ops>;
+    plane_scores<FewRows<CodedOps>, kBits>(keys, first, end, queries, out, out_stride, ahead,
+                                           SameCodes());
   }
 
   static constexpr Kernel kernel() {

@@ -28,11 +28,17 @@ constexpr double density(double x) {
 template <int kBits>
 struct TqLevels {
   static constexpr int kHalf = 1 << (kBits - 1);
-  // Where the instruction adds pairs of products in 16 bits, one of the factors must be small: the
-  // levels; or, since more of them would be too far off, pairs of queries' and weights' codes.
-  static constexpr bool kSmallPairs = kBits >= 5 && kLargestLevel < 127;
-  // 108: as many as those of 6 bits are; more would leave less for queries and weights.
-  static constexpr int kCap = kSmallPairs ? 108 : kLargestLevel;
+  // Where the instruction adds pairs of products in 16 bits, factors must be small. Up to 4 bits
+  // levels can be, at 1 % of the codebook's own error, so that the pairs of two steps fit.
+  // From 5 bits on coarse levels would be too far off: 108 are as many as those of 6 bits are, and
+  // pairs of queries' and weights' codes are small.
+  static constexpr bool kTwoSteps = kHasShortSums && kBits <= 4;
+  static constexpr bool kSmallPairs = kHasShortSums && kBits > 4;
+  static constexpr int kCap = !kHasShortSums ? 127
+                              : kBits > 4    ? 108
+                              : kBits == 4   ? 41
+                              : kBits == 3   ? 43
+                                             : 10;
 
   static constexpr double level(int i) { return Codebook<kBits>::kLevels[i]; }
   static constexpr int multiple(int i, double step) {
@@ -89,8 +95,15 @@ struct Tq {
   static constexpr Levels kKeyLevels{Levels::kMiddle};
   static constexpr Levels kValueLevels{0};
 
-  // Products of a pair must not exceed 32767. Rounding, dithered or not, raises the sum of two
-  // codes by less than 2, so to the next integer at most.
+  // Sums of four products must not exceed 32767 where kTwoSteps.
+  static constexpr int below(int most, int limit) { return most < limit ? most : limit; }
+  static constexpr int kMostQuery =
+      Levels::kTwoSteps ? below(127, 32767 / 4 / (Levels::kMiddle + Levels::kLargest)) : 127;
+  static constexpr int kMostWeight =
+      Levels::kTwoSteps ? below(255, 32767 / 4 / Levels::kLargest) : 255;
+
+  // Products of a pair must not exceed it where kSmallPairs. Rounding, dithered or not, raises the
+  // sum of two codes by less than 2, so to the next integer at most.
   static constexpr int kQueryPair = 32767 / (Levels::kMiddle + Levels::kLargest) - 1;
   static constexpr int kWeightPair = 32767 / Levels::kLargest - 1;
   using QueryScale = Select<Levels::kSmallPairs, SmallPairs<127, kQueryPair>, AsTheyAre>;
@@ -106,8 +119,9 @@ struct Tq {
     for (; count < dim; ++count) padded[count] = query[count];
     for (; count % kTile != 0; ++count) padded[count] = 0.0f;
     const float largest = largest_magnitude<QueryScale>(padded, count);
-    store_rows<QueryBytes, 1>([&](int, int i) QUIRE_INLINED { return load_floats(padded + i); },
-                              count, Quad{largest}, Levels::kStep, Levels::kMiddle, prepared, 0);
+    store_rows<QueryBytes<kMostQuery>, 1>(
+        [&](int, int i) QUIRE_INLINED { return load_floats(padded + i); }, count, Quad{largest},
+        Levels::kStep, Levels::kMiddle, prepared, 0);
   }
 
   template <int R, int V>
@@ -118,9 +132,10 @@ struct Tq {
     QUIRE_INLINE void done() {
       Scaled::done();
       const Logits& all = this->logits;
-      store_rows<WeightBytes, R>([&](int r, int i) QUIRE_INLINED { return this->at(r, i); },
-                                 this->count(), this->largest_of_row, Levels::kStep, 0,
-                                 all.prepared_row(this->row), all.prepared_stride, all.first);
+      store_rows<WeightBytes<kMostWeight>, R>(
+          [&](int r, int i) QUIRE_INLINED { return this->at(r, i); }, this->count(),
+          this->largest_of_row, Levels::kStep, 0, all.prepared_row(this->row), all.prepared_stride,
+          all.first);
     }
   };
 
@@ -133,14 +148,16 @@ struct Tq {
 
   static void coded_scores(const PageSide& keys, int first, int end, const Operands& queries,
                            float* out, std::ptrdiff_t out_stride, const Ahead& ahead) noexcept {
-    plane_scores<FewRows<KeyByteOps>, kBits>(keys, first, end, queries, out, out_stride, ahead,
-                                             ByteTable<kBits>(kKeyLevels.bytes));
+    using Ops = Select<Levels::kTwoSteps, TwoSteps<KeyByteOps>, KeyByteOps>;
+    plane_scores<FewRows<Ops>, kBits>(keys, first, end, queries, out, out_stride, ahead,
+                                      ByteTable<kBits>(kKeyLevels.bytes));
   }
   static void coded_mix(const PageSide& values, int first, int end, const Operands& weights,
                         const float* keep, float* o, std::ptrdiff_t o_stride,
                         const Ahead& ahead) noexcept {
-    plane_mix<FewRows<ValueByteOps>, kBits>(values, first, end, weights, keep, o, o_stride, ahead,
-                                            ByteTable<kBits>(kValueLevels.bytes));
+    using Ops = Select<Levels::kTwoSteps, TwoSteps<ValueByteOps>, ValueByteOps>;
+    plane_mix<FewRows<Ops>, kBits>(values, first, end, weights, keep, o, o_stride, ahead,
+                                   ByteTable<kBits>(kValueLevels.bytes));
   }
 
   static constexpr Kernel kernel() {
