@@ -120,7 +120,7 @@ QUIRE_INLINE void add_spans(const KeyPlanes<kBits, Map>& lines, int from, int co
   }
 }
 
-template <class Ops, int R, int N, int kBits, class Map, class Fetch>
+template <class Ops, int R, int N, int kFirst, int kBits, class Map, class Fetch>
 QUIRE_INLINE void add_products(const KeyPlanes<kBits, Map>& lines, const std::byte* weights,
                                std::ptrdiff_t row_bytes, Fetch& ahead,
                                typename Ops::Sum (&sums)[R][N]) {
@@ -199,7 +199,7 @@ QUIRE_INLINE void add_block(const ValuePlanes<kBits, Map>& lines, const std::byt
 
 // Blocks begin at a multiple of their vectors, so at few places of a unit; there is a loop for
 // each.
-template <class Ops, int R, int N, int kBits, class Map, class Fetch>
+template <class Ops, int R, int N, int kFirst, int kBits, class Map, class Fetch>
 QUIRE_INLINE void add_products(const ValuePlanes<kBits, Map>& lines, const std::byte* weights,
                                std::ptrdiff_t row_bytes, Fetch& ahead,
                                typename Ops::Sum (&sums)[R][N]) {

@@ -89,15 +89,15 @@ QUIRE_INLINE void add_step(const Load& load, const std::byte* weights, std::ptrd
   }
 }
 
-template <class Ops, int R, int N, int kTileBytes, class Fetch>
+template <class Ops, int R, int N, int kFirst, int kTileBytes, class Fetch>
 QUIRE_INLINE void add_products(const Lines<kTileBytes>& lines, const std::byte* weights,
                                std::ptrdiff_t row_bytes, Fetch& ahead,
                                typename Ops::Sum (&sums)[R][N]) {
   const std::byte* data = lines.data;
   for (int step = 0; step < lines.steps; ++step) {
     const auto load = [&](int n) QUIRE_INLINED {
-      return Ops::load(data + n / kVectorsPerTile * lines.tile_bytes() +
-                       n % kVectorsPerTile * (kLanes * Ops::kPack * Ops::kCodeBytes));
+      return Ops::load(data + (kFirst + n) / kVectorsPerTile * lines.tile_bytes() +
+                       (kFirst + n) % kVectorsPerTile * (kLanes * Ops::kPack * Ops::kCodeBytes));
     };
     add_step<Ops>(load, weights, row_bytes, sums);
     ahead.step();
@@ -106,9 +106,9 @@ QUIRE_INLINE void add_products(const Lines<kTileBytes>& lines, const std::byte* 
   }
 }
 
-// Adds up N vectors for R rows and hands the sums of each row to finish(row, sums). `Where` is
-// Lines, or something else for which there is an add_products.
-template <class Ops, int R, int N, class Where, class Fetch, class Finish>
+// Adds up N vectors, from kFirst of a tile on, for R rows and hands the sums of each row to
+// finish(row, sums). `Where` is Lines, or something else for which there is an add_products.
+template <class Ops, int R, int N, int kFirst, class Where, class Fetch, class Finish>
 QUIRE_INLINE void run_block(const Where& lines, const std::byte* weights, std::ptrdiff_t row_bytes,
                             Fetch& ahead, const Finish& finish) {
   ahead.block();
@@ -118,33 +118,37 @@ QUIRE_INLINE void run_block(const Where& lines, const std::byte* weights, std::p
 #pragma GCC unroll 8
     for (int n = 0; n < N; ++n) sums[r][n] = Ops::zero();
   }
-  add_products<Ops, R, N>(lines, weights, row_bytes, ahead, sums);
+  add_products<Ops, R, N, kFirst>(lines, weights, row_bytes, ahead, sums);
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) finish(r, sums[r]);
 }
 
-// R rows over all tiles; finish(row, lane, sums) with the first lane of the first vector.
+// R rows over all tiles; finish(row, lane, sums) with the first lane of the first vector. N vectors
+// are whole tiles, or one and a half: three tiles are then two blocks.
 template <class Ops, int R, class Where, class Finish>
 QUIRE_INLINE void run_rows(Where lines, int tiles, const std::byte* weights,
                            std::ptrdiff_t row_bytes, const Ahead& ahead, const Finish& finish) {
   constexpr int N = Ops::vectors(R);
-  constexpr int kTilesAtOnce = N / kVectorsPerTile;
+  constexpr int kBlocks = N % kVectorsPerTile == 0 ? 1 : 2;
+  constexpr int kTilesAtOnce = kBlocks * N / kVectorsPerTile;
   static_assert(kTilesAtOnce >= 1);
-  const int blocks = tiles / kTilesAtOnce + tiles % kTilesAtOnce;
+  const int blocks = tiles / kTilesAtOnce * kBlocks + tiles % kTilesAtOnce;
   Prefetcher<(Where::template kReadBytes<Ops, N> + 63) / 64> prefetcher(ahead, blocks, lines.steps);
   int tile = 0;
-  for (; tile + kTilesAtOnce <= tiles; tile += kTilesAtOnce) {
-    run_block<Ops, R, N>(lines, weights, row_bytes, prefetcher,
-                         [&](int r, const auto& sums)
-                             QUIRE_INLINED { finish(r, tile * kTile, sums); });
-    lines.advance(kTilesAtOnce);
+  const auto run = [&]<int kVectors, int kFirst>() QUIRE_INLINED {
+    run_block<Ops, R, kVectors, kFirst>(lines, weights, row_bytes, prefetcher,
+                                        [&](int r, const auto& sums) QUIRE_INLINED {
+                                          finish(r, tile * kTile + kFirst * kLanes, sums);
+                                        });
+    constexpr int kTiles = (kFirst + kVectors) / kVectorsPerTile;
+    lines.advance(kTiles);
+    tile += kTiles;
+  };
+  while (tile + kTilesAtOnce <= tiles) {
+    run.template operator()<N, 0>();
+    if constexpr (kBlocks == 2) run.template operator()<N, N % kVectorsPerTile>();
   }
-  for (; tile < tiles; ++tile) {
-    run_block<Ops, R, kVectorsPerTile>(lines, weights, row_bytes, prefetcher,
-                                       [&](int r, const auto& sums)
-                                           QUIRE_INLINED { finish(r, tile * kTile, sums); });
-    lines.advance(1);
-  }
+  while (tile < tiles) run.template operator()<kVectorsPerTile, 0>();
 }
 
 // All rows, in blocks that are as equal as they can be; finish(row, lane, sums).
@@ -335,9 +339,9 @@ struct F32Ops {
   static constexpr bool kQueryRest = false;
   static constexpr int kStepBytes = 4;
   static constexpr int kMaxRows = rows_for(6, 6);
-  // Three rows of 2 vectors would wait for each other: a multiplication takes as long as 8 begin.
+  // 12 sums of 16 registers: a multiplication takes as long as 8 begin, and fewer would wait.
   static constexpr int vectors(int rows) {
-    return kRegisters == 16 && rows == 3 ? 4 : vectors_for(rows);
+    return kRegisters == 16 && (rows == 3 || rows == 4) ? 12 / rows : vectors_for(rows);
   }
   using Sum = Floats;
   using Operand = Floats;
