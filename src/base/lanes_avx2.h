@@ -56,7 +56,8 @@ inline Floats only(Floats a, int begin, int end, Floats other) {
   return _mm256_blendv_ps(other, a, _mm256_castsi256_ps(inside));
 }
 
-// 2^a for a <= 0, as exact as Exp2Terms<kDegree> says; 0 below 2^-126.5; NaN stays NaN.
+// 2^a for a <= 0, as exact as Exp2Terms<kDegree> says where that is a normal number; 0 from
+// 2^-126.5 down; NaN stays NaN.
 template <int kDegree = 5>
 inline Floats exp2(Floats a) {
   const Floats bounded = _mm256_max_ps(spread(-127.0f), a);  // NaN stays

@@ -4,7 +4,7 @@
 //   weights  w[t] = weight[t] times the scale of value t, scale = max w / 255, code = round(w[t] /
 //            scale + shift of slot t), unsigned; the codes of values are signed
 //
-// Scales are larger where codes of pairs must be small (tq/attend.h).
+// Scales are larger, and codes smaller, where sums of products must fit 16 bits (tq/attend.h).
 //
 // Sums are of integers, so they are exact and their order does not matter. A prepared row is a
 // header, then the codes.

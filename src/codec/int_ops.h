@@ -63,13 +63,13 @@ struct IntScales {
   Quad to_floats;
 };
 
-// For rows of which `largest` are the largest magnitudes. A NaN or an infinity makes to_floats NaN
-// or infinite, and with it all that is multiplied.
+// For rows of which `largest` are the largest magnitudes. A NaN or an infinity makes to_floats NaN,
+// and with it all that is multiplied: codes of such a row may be anything, and too large.
 QUIRE_INLINE IntScales int_scales_of(const Quad& largest, float most) {
   const Quad none = {};
   // Too small to have a reciprocal, and to be seen beside anything else.
   const auto tiny = largest < 1e-33f;
-  return {tiny ? none : most / largest, tiny ? none : largest / most};
+  return {tiny ? none : most / largest, tiny ? none : largest / most + (largest - largest)};
 }
 
 // The largest magnitude of `count` floats, a multiple of 16, or of what `of` makes of them.

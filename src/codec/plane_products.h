@@ -124,6 +124,7 @@ template <class Ops, int R, int N, int kFirst, int kBits, class Map, class Fetch
 QUIRE_INLINE void add_products(const KeyPlanes<kBits, Map>& lines, const std::byte* weights,
                                std::ptrdiff_t row_bytes, Fetch& ahead,
                                typename Ops::Sum (&sums)[R][N]) {
+  static_assert(kFirst == 0 && N % kVectorsPerTile == 0);
   constexpr int kRun = Ops::kShortSteps / PlaneCodes<kBits>::kSpan * PlaneCodes<kBits>::kSpan;
   if constexpr (kRun == 0) {
     add_spans<Ops>(lines, 0, lines.steps, weights, row_bytes, ahead, sums);
@@ -203,6 +204,7 @@ template <class Ops, int R, int N, int kFirst, int kBits, class Map, class Fetch
 QUIRE_INLINE void add_products(const ValuePlanes<kBits, Map>& lines, const std::byte* weights,
                                std::ptrdiff_t row_bytes, Fetch& ahead,
                                typename Ops::Sum (&sums)[R][N]) {
+  static_assert(kFirst == 0 && N % kVectorsPerTile == 0);
   using Codes = PlaneCodes<kBits>;
   constexpr int kVectors = N / kVectorsPerTile;
   constexpr int kLowUnit = 8 / Codes::kLow;

@@ -52,7 +52,10 @@ class Prefetcher {
     }
   }
   QUIRE_INLINE void block() {
-    for (int line = 0; line < before_block_; ++line) ask();
+    for (int line = 0; line < before_block_; ++line) {
+      ask();
+      at_ = later(at_);
+    }
   }
   QUIRE_INLINE void step() {
     if (kLines > 1 && stride_ == 0) return;  // rather than keep the pace of nothing

@@ -53,7 +53,7 @@ struct Lines {
 
   // What a step reads for N vectors.
   template <class Ops, int N>
-  static constexpr int kReadBytes = N* kLanes* Ops::kPack* Ops::kCodeBytes;
+  static constexpr int kReadBytes = (N * kLanes) * (Ops::kPack * Ops::kCodeBytes);
 
   QUIRE_INLINE std::ptrdiff_t tile_bytes() const {
     return kTileBytes > 0 ? kTileBytes : some_tile_bytes;

@@ -429,6 +429,23 @@ TEST(PlaneKernel, WeightsAndQueriesTooSmallForAReciprocalGiveNothing) {
   });
 }
 
+// A rotation of large finite queries may be infinite. Their codes are then nothing, and may be
+// larger than others; no form of the product makes numbers of them.
+TEST(PlaneKernel, InfiniteQueriesHaveNoScores) {
+  std::mt19937_64 random(test::announce_seed());
+  for_each_kernel(Side::key, [&](const Codec& codec, Isa isa) {
+    const TileShape shape = shape_of(Side::key, 64, 128);
+    const Page page(codec, isa, shape, normals(random, 64 * 128));
+    std::vector<float> query = normals(random, 128);
+    for (const int infinite : {1, 128}) {
+      for (int c = 0; c < infinite; ++c) query[size_of(c)] *= HUGE_VALF;
+      for (const bool of_expanded : page.forms()) {
+        for (const float s : scores(page, query, of_expanded)) ASSERT_TRUE(std::isnan(s)) << s;
+      }
+    }
+  });
+}
+
 TEST(PlaneKernel, TakesKeysWhoseSumsCannotOverflow) {
   for_each_kernel(Side::key, [](const Codec& codec, Isa isa) {
     const CodedSide side{&codec, isa, {}, nullptr, nullptr};

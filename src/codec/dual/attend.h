@@ -104,12 +104,13 @@ struct Dual {
     unpack_page<kBits>(side, page, to, SameCodes());
   }
 
-  using Ops = Select<kWords, UnsignedWordOps, Select<kBits == 5, KeyByteOps, SmallKeyOps<kBits>>>;
+  using Ops = Select<kWords, UnsignedWordOps, SmallKeyOps<kBits>>;
 
   static bool takes_coded(Side side, int dim) noexcept { return whole_units<kBits>(side, dim); }
 
   static void coded_scores(const PageSide& keys, int first, int end, const Operands& queries,
                            float* out, std::ptrdiff_t out_stride, const Ahead& ahead) noexcept {
+    static_assert(4 * 127 * 31 <= 32767);  // products of two steps of 5 bits
     using CodedOps = Select<kHasShortSums && kBits == 5, TwoSteps<KeyByteOps>, Ops>;
     plane_scores<FewRows<CodedOps>, kBits>(keys, first, end, queries, out, out_stride, ahead,
                                            SameCodes());
