@@ -66,9 +66,8 @@ inline std::size_t byte_row_bytes(int count) noexcept {
 }
 
 // Signed bytes of queries, and the sum of them.
-template <int kMostCode = 127>
 struct QueryBytes {
-  static constexpr float kMost = kMostCode;
+  static constexpr float kMost = 127;
   static constexpr bool kDithers = false;
   static constexpr int kFloats = 4;
   QUIRE_INLINE static Ints of(const Floats (&a)[kFloats]) { return signed_bytes(a); }
@@ -79,14 +78,19 @@ struct QueryBytes {
 };
 
 // Unsigned bytes of weights. A page may have many small ones, that together weigh something: hence
-// dithered. Codes of values count from 0, so nobody asks for their sum.
-template <int kMostCode = 255>
+// dithered. Their sum is 0 unless it is asked for: most codes of values count from 0.
+template <int kMostCode, bool kSums>
 struct WeightBytes {
   static constexpr float kMost = kMostCode;
   static constexpr bool kDithers = true;
   static constexpr int kFloats = 4;
   QUIRE_INLINE static Ints of(const Floats (&a)[kFloats]) { return unsigned_bytes(a); }
-  QUIRE_INLINE static Ints add(const Ints& sums, const Ints&) { return sums; }
+  QUIRE_INLINE static Ints add(const Ints& sums, const Ints& bytes) {
+    const std::int32_t ones = 0x01010101;
+    return kSums
+               ? add_byte_dots(sums, bytes, spread_ints(reinterpret_cast<const std::byte*>(&ones)))
+               : sums;
+  }
 };
 
 }  // namespace

@@ -4,7 +4,7 @@
 // the largest magnitude, or what stands for it, over the largest integer. A prepared row is a
 // header, then the integers, aligned so that no vector of them crosses a line. Codes may count from
 // a middle and be multiplied as if they did not: the sum of the row's integers times the middle is
-// then taken off their sum, modulo 2^32 like all of it.
+// then taken off their sum; what is whole of it modulo 2^32, like all of it, a half in floats.
 #pragma once
 
 #include "codec/products.h"
@@ -16,7 +16,7 @@ namespace {
 struct alignas(64) IntHeader {
   float scale;  // what sums are multiplied by
   int offset;   // what is taken off sums first, for codes that count from a middle
-  float base;   // keys: what is added to a score before the token's scale
+  float base;   // what is added then: to a score before the token's scale
 };
 
 struct IntOps {
@@ -46,7 +46,7 @@ struct IntOps {
     return mul(fma(dots, header.scale, header.base), load_f16(scales));
   }
   QUIRE_INLINE static Floats mixed(const Sum& sum, const Header& header) {
-    return mul(to_floats(sum), header.scale);
+    return fma(to_floats(sum), header.scale, header.base);
   }
   static_assert(kHeaderBytes == sizeof(IntHeader));
 };
@@ -138,12 +138,13 @@ QUIRE_INLINE Ints store_ints_of(const Load& load, int count, float to_ints, std:
 }
 
 // Writes R rows of integers, of `Kind`, from place `first` on behind their headers: scales times
-// `level`, and offsets for codes that count from `middle`. load(row, i): kLanes floats of a row's
+// `level`, and offsets for codes that count from `middle`, which is not negative (for values: below
+// 1). load(row, i): kLanes floats of a row's
 // `count`, a multiple of 16, whose largest magnitudes (or what stands for them) are given; rows: of
 // the headers, `stride` bytes apart.
 template <class Kind, int R, class Load>
 QUIRE_INLINE void store_rows(const Load& load, int count, const Quad& largest, float level,
-                             int middle, std::byte* rows, std::ptrdiff_t stride, int first = 0) {
+                             float middle, std::byte* rows, std::ptrdiff_t stride, int first = 0) {
   constexpr int kVector = Kind::kFloats * kLanes;
   const int behind =
       static_cast<int>(sizeof(IntHeader)) + first * static_cast<int>(sizeof(Ints)) / kVector;
@@ -159,11 +160,13 @@ QUIRE_INLINE void store_rows(const Load& load, int count, const Quad& largest, f
   }
   std::int32_t totals[4];
   sums_of_int_rows(sums, totals);
+  const int whole = static_cast<int>(middle);
+  const float rest = middle - static_cast<float>(whole);
 #pragma GCC unroll 4
   for (int r = 0; r < R; ++r) {
     auto& header = *reinterpret_cast<IntHeader*>(rows + r * stride);
-    header.offset = offset_of(totals[r], middle);
-    header.base = 0.0f;
+    header.offset = offset_of(totals[r], whole);
+    header.base = rest == 0.0f ? 0.0f : -rest * static_cast<float>(totals[r]) * levels[r];
   }
 }
 

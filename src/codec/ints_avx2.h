@@ -54,6 +54,11 @@ inline Floats magnitudes(Floats a) {
 }
 // Lanes 0 and 1, 2 and 3, ... added, in both.
 inline Floats pair_sums(Floats a) { return add(a, _mm256_permute_ps(a, 0xb1)); }
+// Lanes 0, 1, 4 and 5, and 2, 3, 6 and 7 added, in each of the four.
+inline Floats quad_sums(Floats a) {
+  const Floats pairs = pair_sums(a);
+  return add(pairs, _mm256_permute2f128_ps(pairs, pairs, 1));
+}
 
 // The largest magnitudes of four rows.
 struct LargerLanes {
@@ -118,46 +123,55 @@ template <int kLow, int kHigh>
                          _mm256_and_si256(moved, _mm256_set1_epi8(((1 << kHigh) - 1) << kLow)));
 }
 
-// b where the top bit of the byte `by` is set, else a. In assembly, since g++ 12 first compares a
-// mask that it uses twice with 0.
-inline Ints either(Ints a, Ints b, Ints by) {
-  Ints chosen;
-  asm("vpblendvb %3, %2, %1, %0" : "=x"(chosen) : "x"(a), "x"(b), "x"(by));
-  return chosen;
-}
-
 // Bytes by codes of kBits bits, from a table of 64 that repeats them; 16 to a register.
 template <int kBits>
 struct ByteTable {
-  static constexpr int kParts = kBits > 4 ? 1 << (kBits - 4) : 1;
-  static constexpr bool kTakesPlanes = kBits > 4;
-  Ints parts[kParts];
-  explicit ByteTable(const std::int8_t* from) {
-    for (int p = 0; p < kParts; ++p) {
-      parts[p] = _mm256_broadcastsi128_si256(
-          _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + p * 16)));
-    }
-  }
-  Ints at(Ints codes) const {
-    if constexpr (kTakesPlanes) {
-      return at_planes<4>(codes, 0, codes, 4);
-    } else {
-      return _mm256_shuffle_epi8(parts[0], codes);
-    }
-  }
+  static constexpr bool kTakesPlanes = false;
+  Ints bytes;
+  explicit ByteTable(const std::int8_t* from)
+      : bytes(
+            _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)))) {}
+  Ints at(Ints codes) const { return _mm256_shuffle_epi8(bytes, codes); }
+};
+template <>
+struct ByteTable<5> {
+  static constexpr bool kTakesPlanes = true;
+  ByteTable<4> lower, upper;
+  explicit ByteTable(const std::int8_t* from) : lower(from), upper(from + 16) {}
+  Ints at(Ints codes) const { return at_planes<4>(codes, 0, codes, 4); }
   // By four bits of `plane`, from `shift` on, and bits of `high`, from `high_shift` on.
   template <int kLow>
   Ints at_planes(Ints plane, int shift, Ints high, int high_shift) const {
     const Ints low = byte_bits<kLow>(plane, shift);
-    const Ints bit4 = _mm256_slli_epi16(high, 7 - high_shift);
-    const Ints first = _mm256_shuffle_epi8(parts[0], low);
-    const Ints second = _mm256_shuffle_epi8(parts[1], low);
-    if constexpr (kParts == 4) {
-      const Ints upper =
-          either(_mm256_shuffle_epi8(parts[2], low), _mm256_shuffle_epi8(parts[3], low), bit4);
-      return either(either(first, second, bit4), upper, _mm256_slli_epi16(high, 6 - high_shift));
-    }
-    return _mm256_blendv_epi8(first, second, bit4);
+    return _mm256_blendv_epi8(lower.at(low), upper.at(low),
+                              _mm256_slli_epi16(high, 7 - high_shift));
+  }
+};
+// The first 48 bytes must count up: a table tells by how much the others differ from what is
+// counted on.
+template <>
+struct ByteTable<6> {
+  static constexpr bool kTakesPlanes = true;
+  Ints first;  // where counting begins, of the byte behind the 48
+  Ints others;
+  explicit ByteTable(const std::int8_t* from)
+      : first(_mm256_set1_epi8(static_cast<char>(from[0] + 48))) {
+    const Ints counted =
+        _mm256_add_epi8(first, _mm256_broadcastsi128_si256(_mm_setr_epi8(
+                                   0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)));
+    others = _mm256_sub_epi8(
+        _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + 48))),
+        counted);
+  }
+  Ints at(Ints codes) const { return at_planes<4>(codes, 0, codes, 4); }
+  template <int kLow>
+  Ints at_planes(Ints plane, int shift, Ints high, int high_shift) const {
+    const Ints moved = high_shift > 4 ? _mm256_srli_epi16(high, high_shift - 4)
+                                      : _mm256_slli_epi16(high, 4 - high_shift);
+    // The code less 48: negative, and nothing in the table, where it is one of the first.
+    const Ints code = _mm256_sub_epi8(byte_bits<kLow>(plane, shift),
+                                      _mm256_andnot_si256(moved, _mm256_set1_epi8(0x30)));
+    return _mm256_add_epi8(_mm256_add_epi8(code, first), _mm256_shuffle_epi8(others, code));
   }
 };
 

@@ -26,14 +26,14 @@ TileShape golden_shape(const Golden& golden) { return {golden.side, 24, golden.d
 
 // clang-format off
 const Golden kGolden[] = {
-    {"tq6", Side::key, 64, "73e0ccca3e80d0dbc978996e00000000", "d7367d394c3d000004466f35",
-     0x8bceba813849a26bu},
-    {"tq6", Side::key, 80, "9547786e6933b8971319a4c100000000", "4f361139f93d00003e454135",
-     0x935a3e6b275091b1u},
-    {"tq6", Side::value, 64, "b32e4900e08068004c6049005afb9e00", "d6367c394b3d000003466e35",
-     0x30b1f791ff1ca981u},
-    {"tq6", Side::value, 80, "05290300f7a36900b8987400fe570100", "4e361039f93d00003d454035",
-     0xcd7467b19862ab21u},
+    {"tq6", Side::key, 64, "fc675343b7175734410111d600000000", "e3367c39433d0000fb457c35",
+     0x585b7d8414049b6eu},
+    {"tq6", Side::key, 80, "1ed00ff7f1bb30209b802b4a00000000", "47360c39053e000041452935",
+     0x831d1510e70a0f06u},
+    {"tq6", Side::value, 64, "4cb7d1006707d100c3d7d100e3840600", "e2367b39423d0000fb457b35",
+     0x0238115c6028de48u},
+    {"tq6", Side::value, 80, "7ea18b00802bf0003f100b0067e08a00", "46360c39043e000040452835",
+     0x19f815c90ae5f920u},
     {"tq5", Side::key, 64, "b9f8e6edafc8e86d6cbccc3f00000000", "e13677395a3d0000ef457035",
      0x97abfb6067005674u},
     {"tq5", Side::key, 80, "5aabb4a7bc11dccb018452e800000000", "30360e39013e000042453435",

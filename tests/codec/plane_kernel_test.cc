@@ -47,8 +47,14 @@ void for_each_kernel(Side side, const std::function<void(const Codec&, Isa)>& f)
 
 TileShape shape_of(Side side, int slots, int dim) { return {side, slots, dim, 0, 3}; }
 
-// Bytes stand where codes of 8 bits would. For tq they are the multiple of the step nearest to the
-// level, counted for keys from one more than the largest; for dual the code.
+// The code of the highest level, or of the lowest.
+unsigned end_code(const CodedSide& side, bool high) {
+  const int rank = high ? (1 << side.bits()) - 1 : 0;
+  return side.is_tq() ? test::tq_code(side.bits(), rank) : static_cast<unsigned>(rank);
+}
+
+// Bytes stand where codes of 8 bits would. For tq they are the number of steps, or of halves of
+// them, nearest to the level, counted for keys from the lowest; for dual the code.
 TEST(PlaneKernel, ExpandedBytesAreTheLevels) {
   std::mt19937_64 random(test::announce_seed());
   const auto check = [&](const Codec& codec, Isa isa, const TileShape& shape) {
@@ -59,9 +65,10 @@ TEST(PlaneKernel, ExpandedBytesAreTheLevels) {
     const CodedSide side = page.coded_side(isa);
     const int half = 1 << (side.bits() - 1);
     const std::vector<double> levels = test::tq_levels(side.bits());
-    const double step = side.is_tq() ? test::tq_step(codec, isa, side.bits()) : 0;
-    const int middle =
-        shape.side == Side::value ? 0 : 1 + static_cast<int>(std::round(levels.back() / step));
+    const double step = side.is_tq() ? test::tq_step(side) : 0;
+    const double rest = side.has_halves() ? 0.5 : 0.0;
+    const auto steps = [&](double level) { return std::round(level / step - rest) + rest; };
+    const double middle = shape.side == Side::value ? rest : steps(levels.back());
     const PlaneTiles tiles(shape, side.bits());
     ASSERT_EQ(page.expanded.size(), size_of(shape.padded_slots()) * tiles.channels());
     for (int slot = 0; slot < shape.slots; ++slot) {
@@ -70,10 +77,11 @@ TEST(PlaneKernel, ExpandedBytesAreTheLevels) {
         const std::byte byte = page.expanded[slot_place(shape, 4, slot).at(c)];
         const int code = static_cast<int>(codes.get(page.sealed.data.data(), c));
         if (side.is_tq()) {
-          const double level =
-              code >= half ? levels[size_of(code - half)] : -levels[size_of(half - 1 - code)];
-          const int wanted = middle + static_cast<int>(std::round(level / step));
-          ASSERT_EQ(byte, static_cast<std::byte>(wanted)) << "slot " << slot << ", channel " << c;
+          const int rank = test::tq_rank(side.bits(), static_cast<unsigned>(code));
+          const double level = rank >= half ? steps(levels[size_of(rank - half)])
+                                            : -steps(levels[size_of(half - 1 - rank)]);
+          ASSERT_EQ(byte, static_cast<std::byte>(static_cast<int>(middle + level)))
+              << "slot " << slot << ", channel " << c;
         } else {
           ASSERT_EQ(byte, static_cast<std::byte>(code)) << "slot " << slot << ", channel " << c;
         }
@@ -94,8 +102,7 @@ TEST(PlaneKernel, ExpandedBytesAreTheLevels) {
 TEST(PlaneKernel, StepsUseTheRoomOfAByte) {
   for_each_kernel(Side::value, [](const Codec& codec, Isa isa) {
     const CodedSide side{&codec, isa, shape_of(Side::value, 16, 16), nullptr, nullptr};
-    const double most =
-        test::tq_levels(side.bits()).back() / test::tq_step(codec, isa, side.bits());
+    const double most = test::tq_levels(side.bits()).back() / test::tq_step(side);
     const double room = side.largest_level();
     EXPECT_GT(most, room / 2 - 0.5);
     EXPECT_LT(most, room + 0.5);
@@ -223,12 +230,12 @@ TEST(PlaneKernel, TheLargestSumsDoNotOverflow) {
       Page page(codec, isa, shape, std::vector<float>(size_of(32 * dim), 1.0f));
       if (!page.kernel->takes_keys(dim, dim)) continue;
       // The highest codes for even slots, the lowest for odd ones, under scales of 1.
-      const int bits = page.coded_side(isa).bits();
-      const PlaneTiles tiles(shape, bits);
+      const CodedSide side = page.coded_side(isa);
+      const PlaneTiles tiles(shape, side.bits());
       for (int slot = 0; slot < 32; ++slot) {
         const PlaneTiles::Slot codes = tiles.slot(slot);
         for (std::size_t c = 0; c < size_of(dim); ++c) {
-          codes.set(page.sealed.data.data(), c, slot % 2 == 0 ? (1u << bits) - 1 : 0);
+          codes.set(page.sealed.data.data(), c, end_code(side, slot % 2 == 0));
         }
       }
       for (std::size_t i = 0; i < page.sealed.scales.size() / 2; ++i) {
@@ -244,9 +251,9 @@ TEST(PlaneKernel, TheLargestSumsDoNotOverflow) {
           for (int slot = 0; slot < 32; ++slot) {
             double expected = 0;
             for (int c = 0; c < dim; ++c) expected += q * page.value(slot, c);
-            // All codes of such a query are exact, and so is the largest level; but codes of
-            // pairs that must be small are rounded, and at least 75.
-            const double rounded = page.coded_side(isa).has_small_pairs() ? 0.5 / 75 : 0;
+            // All codes of such a query are exact, and so is the largest level; but codes whose
+            // sums must be small are rounded.
+            const double rounded = side.adds_two_steps() ? side.query_grain() : 0;
             ASSERT_NEAR(out[size_of(slot)], expected,
                         1e-5 * dim * 64 + rounded * std::fabs(expected))
                 << dim << ' ' << slot;
@@ -258,11 +265,15 @@ TEST(PlaneKernel, TheLargestSumsDoNotOverflow) {
   for_each_kernel(Side::value, [](const Codec& codec, Isa isa) {
     const TileShape shape = shape_of(Side::value, 256, 64);
     Page page(codec, isa, shape, std::vector<float>(256 * 64, 1.0f));
-    const double top = test::tq_levels(page.coded_side(isa).bits()).back();
+    const CodedSide side = page.coded_side(isa);
+    const double top = test::tq_levels(side.bits()).back();
     for (const bool lowest : {false, true}) {
-      std::fill(page.sealed.data.begin(), page.sealed.data.end(), std::byte(lowest ? 0x00 : 0xff));
-      for (std::size_t t = 0; t < 256; ++t) {
-        store_element(DType::f16, page.sealed.scales.data(), t, 1.0f);
+      for (int t = 0; t < 256; ++t) {
+        store_element(DType::f16, page.sealed.scales.data(), size_of(t), 1.0f);
+        const PlaneTiles::Slot codes = PlaneTiles(shape, side.bits()).slot(t);
+        for (std::size_t c = 0; c < 64; ++c) {
+          codes.set(page.sealed.data.data(), c, end_code(side, !lowest));
+        }
       }
       page.kernel->expand(Side::value, page.side(false), page.expanded.data());
       for (const float weight : {1.0f, 0x1p-66f, 0x1p-98f}) {
@@ -277,21 +288,26 @@ TEST(PlaneKernel, TheLargestSumsDoNotOverflow) {
   });
 }
 
-// A prepared row of 8-bit operands: a header that begins with the scale and the offset, then codes.
+// A prepared row of 8-bit operands: a header that begins with the scale, the offset and the base,
+// then codes.
 struct Codes {
   float scale;
   std::int32_t offset;
+  float base;
   const std::byte* codes;
 
   explicit Codes(const std::byte* row) : codes(row + 64) {
     std::memcpy(&scale, row, sizeof scale);
-    std::memcpy(&offset, row + sizeof scale, sizeof offset);
+    std::memcpy(&offset, row + 4, sizeof offset);
+    std::memcpy(&base, row + 8, sizeof base);
   }
+  float of(int sum) const { return std::fma(static_cast<float>(sum), scale, base); }
 };
 
-// Pairs of neighbours that are as large as they may be together, in all proportions, with the
-// highest and the lowest codes of a page: no sum is cut off, they are those of integers.
-TEST(PlaneKernel, SumsOfPairsAreExact) {
+// Neighbours that are as large as they may be together, in all proportions and, for queries, of one
+// sign or of both, with the highest and the lowest codes of a page: no sum is cut off, they are
+// those of integers.
+TEST(PlaneKernel, SumsOfNeighboursAreExact) {
   std::mt19937_64 random(test::announce_seed());
   std::uniform_real_distribution<float> part(0.2f, 0.8f);
   constexpr int kDim = 128;
@@ -306,7 +322,7 @@ TEST(PlaneKernel, SumsOfPairsAreExact) {
       const PlaneTiles::Slot codes = tiles.slot(slot);
       for (std::size_t c = 0; c < kDim; ++c) {
         const bool high = side == Side::key ? slot % 2 == 0 : c % 2 == 0;
-        codes.set(page.sealed.data.data(), c, high ? (1u << page.coded_side(isa).bits()) - 1 : 0);
+        codes.set(page.sealed.data.data(), c, end_code(page.coded_side(isa), high));
       }
     }
     page.kernel->expand(side, page.side(false), page.expanded.data());
@@ -319,7 +335,8 @@ TEST(PlaneKernel, SumsOfPairsAreExact) {
     for (int i = 0; i < kRows * kDim / 2; ++i) {
       const float a = part(random);
       const int row = i / (kDim / 2);
-      const float sign = row % 2 == 0 ? 1.0f : -1.0f;
+      const bool any_sign = row >= kRows / 2 && random() % 4 == 0;
+      const float sign = (row % 2 == 0) != any_sign ? 1.0f : -1.0f;
       if (row < 2) {  // each alone as large as it may be
         queries.insert(queries.end(), {sign, sign});
       } else {
@@ -337,8 +354,7 @@ TEST(PlaneKernel, SumsOfPairsAreExact) {
             sum += static_cast<signed char>(query.codes[c]) *
                    static_cast<int>(page.expanded[slot_place(page.shape, 4, slot).at(c)]);
           }
-          ASSERT_EQ(out[size_of(row * kSlots + slot)], static_cast<float>(sum) * query.scale)
-              << row << ' ' << slot;
+          ASSERT_EQ(out[size_of(row * kSlots + slot)], query.of(sum)) << row << ' ' << slot;
         }
       }
     }
@@ -367,8 +383,7 @@ TEST(PlaneKernel, SumsOfPairsAreExact) {
             sum += static_cast<int>(weights.codes[slot]) *
                    static_cast<signed char>(page.expanded[slot_place(page.shape, 4, slot).at(c)]);
           }
-          ASSERT_EQ(out[size_of(row) * kDim + c], static_cast<float>(sum) * weights.scale)
-              << row << ' ' << c;
+          ASSERT_EQ(out[size_of(row) * kDim + c], weights.of(sum)) << row << ' ' << c;
         }
       }
     }
@@ -383,7 +398,7 @@ TEST(PlaneKernel, ManySmallWeightsAreNotLost) {
       const Page page(codec, isa, shape, std::vector<float>(size_of(slots * 64), 1.0f));
       const CodedSide side = page.coded_side(isa);
       const double levels = test::level_error(side) * side.scale(0);
-      const int most = side.adds_two_steps() ? side.largest_weight() : 255;
+      const int most = side.largest_weight();
       const double lost = (most < 255 ? 2.1 : 2.0) / most;
       for (const float small : {0x1p-8f, 0x1p-9f, 0x1p-10f, 0x1p-12f}) {
         for (const int large : {0, 1, slots / 2 - 1, slots - 2}) {

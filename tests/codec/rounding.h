@@ -35,22 +35,24 @@ struct CodedSide {
   bool is_tq() const { return std::string_view(codec->name).starts_with("tq"); }
   int bits() const { return std::string_view(codec->name).back() - '0'; }
   bool has_words() const { return !is_tq() && bits() == 6; }
-  bool has_small_pairs() const { return is_tq() && bits() >= 5 && isa == Isa::avx2; }
-  // With AVX2 the products of two steps of up to 4 bits fit 16 bits together, so levels and codes
-  // are smaller.
-  bool adds_two_steps() const { return is_tq() && bits() <= 4 && isa == Isa::avx2; }
-  int largest_level() const {
-    return isa != Isa::avx2 ? 127 : bits() >= 5 ? 108 : bits() == 4 ? 41 : bits() == 3 ? 43 : 10;
+  // With AVX2 the products of two steps fit 16 bits together, so levels and codes are smaller, and
+  // levels of 5 and 6 bits lie on halves of their step.
+  bool adds_two_steps() const { return is_tq() && isa == Isa::avx2; }
+  bool has_halves() const { return adds_two_steps() && bits() >= 5; }
+  double largest_level() const {
+    constexpr double kLargest[] = {10, 43, 41, 73.5, 48.5};
+    return adds_two_steps() ? kLargest[bits() - 2] : 127;
   }
-  // The largest codes of queries and weights, or the least that those of a pair leave to one.
+  // The largest code of a query, or the least that those of four channels leave to one; of a
+  // weight.
   int largest_query() const {
     if (has_words()) return 32767;
-    if (has_small_pairs()) return 75;
-    return adds_two_steps() ? std::min(127, 32767 / 4 / (2 * largest_level() + 1)) : 127;
+    if (!adds_two_steps()) return 127;
+    return std::min(127, (32767 / static_cast<int>(2 * largest_level()) - 2) / 4);
   }
   int largest_weight() const {
-    if (has_small_pairs()) return 151;
-    return adds_two_steps() ? std::min(255, 32767 / 4 / largest_level()) : 255;
+    if (!adds_two_steps()) return 255;
+    return std::min(255, 32767 / 4 / static_cast<int>(largest_level() + 0.5));
   }
   // What a code can be off by, as a part of the largest number; the hundredth is for the floats
   // that make it.
@@ -80,25 +82,39 @@ inline std::vector<double> tq_levels(int bits) {
   }
 }
 
-// The step of a kernel of tq, whose largest level is a whole number of them: that number is what a
-// page of the highest codes expands to.
-inline double tq_step(const Codec& codec, Isa isa, int bits) {
-  constexpr int kSlots = 16;
-  constexpr int kDim = 16;
-  const std::vector<std::byte> data(codec.data_bytes({Side::value, kSlots, kDim}), std::byte{0xff});
-  const Kernel& kernel = *codec.kernels[static_cast<std::size_t>(isa)];
-  std::vector<std::byte> expanded(kernel.expanded_bytes(Side::value, kSlots, kDim));
-  kernel.expand(Side::value, {data.data(), nullptr, kSlots, kDim, kDim}, expanded.data());
-  return tq_levels(bits).back() / static_cast<double>(static_cast<signed char>(expanded[0]));
+// Which level a code of tq is, counted from the lowest up.
+inline int tq_rank(int bits, unsigned code) {
+  const unsigned first = bits == 6 ? Codebook<6>::kFirst : 0;
+  return static_cast<int>((code + first) % (1u << bits));
+}
+inline unsigned tq_code(int bits, int rank) {
+  const int first = bits == 6 ? Codebook<6>::kFirst : 0;
+  return static_cast<unsigned>(rank - first) % (1u << bits);
 }
 
-// What the levels of tq are off by as multiples of their step; 0 for dual.
+// The step of a kernel of tq, of which the largest level is a whole number, or one and a half: that
+// number is what the highest code expands to.
+inline double tq_step(const CodedSide& side) {
+  const int bits = side.bits();
+  const TileShape shape{Side::value, 16, 16};
+  std::vector<std::byte> data(side.codec->data_bytes(shape));
+  PlaneTiles(shape, bits).slot(0).set(data.data(), 0, tq_code(bits, (1 << bits) - 1));
+  const Kernel& kernel = *side.codec->kernels[static_cast<std::size_t>(side.isa)];
+  std::vector<std::byte> expanded(kernel.expanded_bytes(Side::value, 16, 16));
+  kernel.expand(Side::value, {data.data(), nullptr, 16, 16, 16}, expanded.data());
+  const double byte = static_cast<signed char>(expanded[0]);
+  return tq_levels(bits).back() / (byte - (side.has_halves() ? 0.5 : 0.0));
+}
+
+// What the levels of tq are off by in whole steps, or on halves of them; 0 for dual.
 inline double level_error(const CodedSide& side) {
   if (!side.is_tq()) return 0;
-  const double step = tq_step(*side.codec, side.isa, side.bits());
+  const double step = tq_step(side);
+  const double rest = side.has_halves() ? 0.5 : 0.0;
   double worst = 0;
   for (const double level : tq_levels(side.bits())) {
-    worst = std::max(worst, std::fabs(std::nearbyint(level / step) * step - level));
+    const double near = (std::nearbyint(level / step - rest) + rest) * step;
+    worst = std::max(worst, std::fabs(near - level));
   }
   return worst + 0x1p-22;  // the step is kept in f32
 }
@@ -124,7 +140,8 @@ class ScoreRounding {
       const int code = static_cast<int>(codes.get(keys_.data, static_cast<std::size_t>(c)));
       const double q = std::fabs(double{query_[c]});
       if (keys_.is_tq()) {
-        const int index = code >= half ? code - half : half - 1 - code;
+        const int rank = tq_rank(keys_.bits(), static_cast<unsigned>(code));
+        const int index = rank >= half ? rank - half : half - 1 - rank;
         const double level = levels_[static_cast<std::size_t>(index)] + level_error_;
         sum += keys_.query_grain() * largest_ * level + q * level_error_;
       } else {

@@ -13,6 +13,7 @@
 #include "codec/rotation/rotation.h"
 #include "codec/tq/codebooks.h"
 #include "codec_cases.h"
+#include "rounding.h"
 
 namespace quire {
 namespace {
@@ -54,12 +55,15 @@ TEST(Tq, LevelsAreTheBestOnesForANormalVariable) {
   check_book<3>(0.0345478);
   check_book<4>(0.0095010);
   check_book<5>(0.0025047);
-  // In whole steps: each as near to its mean as half a step and its borders allow.
-  check_book<6>(0.0006625, 0.8 * double{Codebook<6>::kStep});
-  for (const float level : Codebook<6>::kLevels) {
-    const float steps = level / Codebook<6>::kStep;
+  // On halves of a step: each as near to its mean as a step and its borders allow.
+  check_book<6>(0.0006846, 0.6 * double{Codebook<6>::kStep});
+  for (int i = 0; i < 32; ++i) {
+    const float steps = Codebook<6>::kLevels[i] / Codebook<6>::kStep - 0.5f;
     EXPECT_NEAR(steps, std::round(steps), 1e-5f);
-    EXPECT_LE(steps, 127.0f);
+    if (i < 24) {
+      EXPECT_EQ(std::round(steps), static_cast<float>(i));
+    }
+    EXPECT_LE(steps, 48.0f);
   }
 }
 
@@ -83,6 +87,23 @@ TEST(Tq, CodesCountTheLevelsFromTheLowestUp) {
   EXPECT_EQ(codes, (std::vector<unsigned>{2, 1, 2, 1, 3, 0, 0, 3}));
 }
 
+// All levels, and channels between that make |y|^2 what it is for z = y.
+TEST(Tq, CodesOfSixBitsCountFromTheNinthLevelUp) {
+  const TileShape shape{Side::value, 1, 192, 0, 3};
+  std::vector<float> z;
+  double square = 0;
+  for (int rank = 0; rank < 64; ++rank) {
+    const float level = Codebook<6>::kLevels[rank < 32 ? 31 - rank : rank - 32];
+    z.push_back(rank < 32 ? -level : level);
+    square += double{level} * level;
+  }
+  z.resize(192, static_cast<float>(std::sqrt((192 - square) / 128)));
+  const Sealed sealed = test::encode(tq(6), shape, row_of(shape, z));
+  for (unsigned rank = 0; rank < 64; ++rank) {
+    EXPECT_EQ(PlaneTiles(shape, 6).slot(0).get(sealed.data.data(), rank), (rank + 56) % 64);
+  }
+}
+
 TEST(Tq, ANegatedRowHasMirroredCodesAndTheSameScale) {
   std::mt19937_64 random(test::announce_seed());
   std::normal_distribution<float> gauss;
@@ -99,8 +120,10 @@ TEST(Tq, ANegatedRowHasMirroredCodesAndTheSameScale) {
       const PlaneTiles tiles(shape, bits);
       for (int t = 0; t < shape.slots; ++t) {
         for (std::size_t ch = 0; ch < 80; ++ch) {
-          ASSERT_EQ(tiles.slot(t).get(a.data.data(), ch) + tiles.slot(t).get(b.data.data(), ch),
-                    (1u << bits) - 1);
+          const auto rank = [&](const Sealed& sealed) {
+            return test::tq_rank(bits, tiles.slot(t).get(sealed.data.data(), ch));
+          };
+          ASSERT_EQ(rank(a) + rank(b), (1 << bits) - 1);
         }
       }
     }

@@ -10,14 +10,14 @@
 // or too much memory there are fewer, and fewer layers if need be: a trial with one layer tells.
 // Queries are f16, or bf16 where the keys are, as in an engine that computes in bf16.
 //
-// `us` is what a pass takes, over its calls. Passes of decode are timed in pieces that read as much
-// as a measurement of bandwidth does (the last what is left), memory is read before and behind
-// each, and of each place in a pass that piece counts which was the fastest together with these
-// reads: memory that is shared is fast and slow by tens of milliseconds, and may turn from one to
-// the other between a piece and a read. `pass_us` is that of the best whole pass. `bytes` are the
-// cached bytes that the queries of one layer see, each once: pages that the last query reads sealed
-// at their sealed bytes, the rest as rows. `gflops` counts the pairs of query and token that see
-// each other, keys and values, 2 per multiply-add.
+// `us` is what a pass takes, over its calls. Passes are timed in pieces as short as the rounds of
+// which a peak rate is the best (of one call, where that takes longer; the last what is left),
+// memory is read before and behind each, and of each place in a pass that piece counts which was
+// the fastest together with these reads: memory and cores that are shared are fast and slow by
+// milliseconds, and may turn from one to the other between a piece and a read. `pass_us` is that of
+// the best whole pass. `bytes` are the cached bytes that the queries of one layer see, each once:
+// pages that the last query reads sealed at their sealed bytes, the rest as rows. `gflops` counts
+// the pairs of query and token that see each other, keys and values, 2 per multiply-add.
 //
 // `floor_us` is the larger of bytes over bandwidth and multiply-adds over their peak rate: that of
 // the bf16 dot product for bf16, of the 16-bit one for int8, of the 8-bit one for codecs of fewer
@@ -117,7 +117,7 @@ class Workload {
   };
 
   // Attends to every layer of every sequence. `gbps`: asked before and behind each piece.
-  std::vector<Piece> pass(const std::function<double()>& gbps);
+  std::vector<Piece> pass(int piece_calls, const std::function<double()>& gbps);
 
   int calls() const { return static_cast<int>(steps_.size()) * layers_; }  // of a pass
   std::size_t bytes_seen() const;                                          // by one call
@@ -187,14 +187,14 @@ void Workload::put(Step& step) {
   }
 }
 
-std::vector<Workload::Piece> Workload::pass(const std::function<double()>& gbps) {
+std::vector<Workload::Piece> Workload::pass(int piece_calls, const std::function<double()>& gbps) {
   const auto q = TensorView::dense(q_.data(), task_.query_type(), task_.queries,
                                    task_.shape.query_heads, task_.shape.head_dim);
   const auto out =
       OutputView::dense(out_.data(), task_.queries, task_.shape.query_heads, task_.shape.head_dim);
   std::vector<Piece> pieces;
   const std::size_t call_bytes = bytes_seen();
-  const std::size_t piece_bytes = uncached_bytes();
+  const std::size_t piece_bytes = call_bytes * static_cast<std::size_t>(piece_calls);
   Piece piece;
   double before = gbps();
   auto start = Clock::now();
@@ -210,7 +210,7 @@ std::vector<Workload::Piece> Workload::pass(const std::function<double()>& gbps)
     for (int layer = 0; layer < layers_; ++layer) {
       step.attend(layer, q, out).value();
       piece.bytes += call_bytes;
-      if (piece.bytes >= piece_bytes && task_.queries == 1) end_piece();
+      if (piece.bytes >= piece_bytes) end_piece();
     }
   }
   if (piece.bytes > 0) end_piece();
@@ -240,12 +240,13 @@ std::size_t Workload::bytes_seen() const {
 struct Size {
   int layers = 1;
   int sequences = 1;
+  int piece_calls = 1;
 };
 
 // As much as memory and time allow, but no more sequences than a pass out of memory needs.
 Size size_of(const Case& task) {
   Workload trial(task, 1, 1);
-  const auto call = [&] { return sum_of(trial.pass([] { return 1.0; })).attend_s; };
+  const auto call = [&] { return sum_of(trial.pass(1, [] { return 1.0; })).attend_s; };
   double call_s = call();
   for (double total = call_s; total < 0.05;) {
     const double again = call();
@@ -261,6 +262,7 @@ Size size_of(const Case& task) {
   const double layer_bytes = static_cast<double>(trial.bytes_seen()) * size.layers;
   const double wanted = static_cast<double>(uncached_bytes()) / layer_bytes + 1;
   size.sequences = std::max(1, static_cast<int>(std::min(wanted, calls / size.layers)));
+  size.piece_calls = std::max(1, static_cast<int>(kRoundSeconds / call_s));
   return size;
 }
 
@@ -343,9 +345,11 @@ void keep_best(std::vector<Workload::Piece>& best, const std::vector<Workload::P
 
 Measured measure(const Case& task, Machine& machine, bool quick) {
   fmt::print(stderr, "bench attention: {}\n", task.text());
-  const Size size = quick ? Size{2, 1} : size_of(task);
+  const Size size = quick ? Size{2, 1, 1} : size_of(task);
   Workload workload(task, size.layers, size.sequences);
-  const auto pass = [&] { return workload.pass([&] { return machine.read_again(task.threads); }); };
+  const auto pass = [&] {
+    return workload.pass(size.piece_calls, [&] { return machine.read_again(task.threads); });
+  };
   pass();
   std::vector<Workload::Piece> best;
   double best_pass = 0;

@@ -199,7 +199,7 @@ void Rates::keep_larger(const Rates& again) {
 }
 
 Rates measure_multiplying(const std::string& isa, int threads, bool quick) {
-  const Effort effort = quick ? Effort{0.0002, 2} : Effort{0.004, 12};
+  const Effort effort = quick ? Effort{0.0002, 2} : Effort{kRoundSeconds, 12};
   const RateLoops& loops = loops_of(isa);
   const Operands f32 = random_f32();
   const Operands bytes = random_bytes();

@@ -17,6 +17,8 @@ double run_together(int threads, const std::function<void(int thread)>& work);
 struct RateLoops;  // rates_loops.h
 const RateLoops& loops_of(const std::string& isa);
 
+constexpr double kRoundSeconds = 0.004;  // of a round at most
+
 // The best of many short rounds, all threads at once. Rates are in 10^9 multiply-adds per second of
 // all threads together; none where the instruction set has no such instruction.
 struct Rates {

@@ -25,7 +25,7 @@ class ReadMeter {
   // GB/s of the best read so far.
   double best() const noexcept { return best_; }
   // GB/s of the better of two reads more, in the ways that were the fastest most of the time. Cost:
-  // some 10 ms.
+  // some milliseconds.
   double read_again();
 
  private:
@@ -41,7 +41,8 @@ class ReadMeter {
 
   const RateLoops& loops_;
   int threads_;
-  std::size_t slice_;                   // bytes of a thread
+  std::size_t part_;                    // bytes that a thread reads at once
+  std::size_t next_part_[2] = {};       // of each buffer
   std::unique_ptr<Buffer> buffers_[2];  // of pages of the usual size, of huge ones
   std::vector<Way> ways_;               // the fastest first
   double best_ = 0;

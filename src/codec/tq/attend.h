@@ -1,6 +1,6 @@
 // Attention on tq pages, for the instruction set whose integers were included before.
 //
-// Codes become levels, in bytes: the multiples of a step that are nearest to those of the codebook.
+// Codes become levels, in bytes: in the steps that are nearest to those of the codebook.
 // Queries and weights are in the basis of the codes, with 8 bits (byte_dots.h).
 #pragma once
 
@@ -23,91 +23,109 @@ constexpr double density(double x) {
   return 1 / sum;
 }
 
-// The levels of one codebook as multiples of a step, up to kCap of them; the step for which they
-// are off by the least mean square, over normal numbers.
+// The levels of one codebook in bytes: in whole steps up to kCap, or in halves up to kCap and a
+// half; with the step for which they are off by the least mean square, over normal numbers.
+//
+// Where products are added in 16 bits before they are widened, levels are small, so that the pairs
+// of two steps fit: at 1 % of the codebook's own error up to 4 bits and 2.6 % with 5; those of 6
+// bits are such by themselves.
 template <int kBits>
 struct TqLevels {
+  using Book = Codebook<kBits>;
   static constexpr int kHalf = 1 << (kBits - 1);
-  // Where the instruction adds pairs of products in 16 bits, factors must be small. Up to 4 bits
-  // levels can be, at 1 % of the codebook's own error, so that the pairs of two steps fit.
-  // From 5 bits on coarse levels would be too far off: 108 are as many as those of 6 bits are, and
-  // pairs of queries' and weights' codes are small.
-  static constexpr bool kTwoSteps = kHasShortSums && kBits <= 4;
-  static constexpr bool kSmallPairs = kHasShortSums && kBits > 4;
+  static constexpr bool kHalves = kHasShortSums && kBits > 4;
   static constexpr int kCap = !kHasShortSums ? 127
-                              : kBits > 4    ? 108
+                              : kBits == 6   ? 48
+                              : kBits == 5   ? 73
                               : kBits == 4   ? 41
                               : kBits == 3   ? 43
                                              : 10;
 
-  static constexpr double level(int i) { return Codebook<kBits>::kLevels[i]; }
-  static constexpr int multiple(int i, double step) {
-    return static_cast<int>(level(i) / step + 0.5);
+  static constexpr double level(int i) { return Book::kLevels[i]; }
+  static constexpr double kRest = kHalves ? 0.5 : 0;  // of a positive level, behind its whole steps
+  static constexpr int whole_steps(int i, double step) {
+    return static_cast<int>(level(i) / step + (kHalves ? 1e-4 : 0.5));
   }
   static constexpr double error_of(double step) {
     double error = 0;
     for (int i = 0; i < kHalf; ++i) {
-      const double off = multiple(i, step) * step - level(i);
+      const double off = (whole_steps(i, step) + kRest) * step - level(i);
       const double width = i + 1 < kHalf ? level(i + 1) - level(i) : 1;
       error += density(level(i)) * width * off * off;
     }
     return error;
   }
   static constexpr double best_step() {
-    double best = level(kHalf - 1) / kCap;
+    double best = level(kHalf - 1) / (kCap + kRest);
     for (int most = kCap - 1; most > kCap / 2; --most) {
-      const double step = level(kHalf - 1) / most;
+      const double step = level(kHalf - 1) / (most + kRest);
       if (error_of(step) < error_of(best)) best = step;
     }
     return best;
   }
   static constexpr double kExactStep = best_step();
   static constexpr float kStep = static_cast<float>(kExactStep);
-  static constexpr int kLargest = multiple(kHalf - 1, kExactStep);
-  static constexpr int kMiddle = kLargest + 1;  // what makes levels of keys unsigned
+  static constexpr double kLargest = whole_steps(kHalf - 1, kExactStep) + kRest;
 
-  std::int8_t bytes[64] = {};  // the levels, again and again
+  // What is added to levels in steps to make bytes of them: unsigned for keys.
+  static constexpr double kKeyMiddle = kLargest;
+  static constexpr double kValueMiddle = kRest;
+  static constexpr int kLargestKey = static_cast<int>(kLargest + kKeyMiddle);
+  static constexpr int kLargestValue = static_cast<int>(kLargest + kValueMiddle);
 
-  constexpr explicit TqLevels(int middle) {
+  std::int8_t bytes[64] = {};  // those of all codes, again and again
+
+  constexpr explicit TqLevels(double middle) {
     for (int i = 0; i < 64; ++i) {
-      const int code = i % (2 * kHalf) - kHalf;
-      const int level = code < 0 ? -multiple(-1 - code, kExactStep) : multiple(code, kExactStep);
-      bytes[i] = static_cast<std::int8_t>(static_cast<std::uint8_t>(middle + level));
+      const int rank = (i + Book::kFirst) % (2 * kHalf) - kHalf;
+      const double steps = whole_steps(rank < 0 ? -1 - rank : rank, kExactStep) + kRest;
+      const int byte = static_cast<int>((rank < 0 ? -steps : steps) + middle);
+      bytes[i] = static_cast<std::int8_t>(static_cast<std::uint8_t>(byte));
     }
   }
 };
 
-// What the scale of a row is made of where codes, up to kEach, must not add up to more than kPair
-// with their neighbour.
-template <int kEach, int kPair>
-struct SmallPairs {
+// What the scale of a query is made of: its magnitudes, whose codes go up to kEach, and in the two
+// sets of four channels of which products are added up in 16 bits, the larger of the sums of those
+// of either sign, which must not exceed kSum in codes.
+template <int kEach, int kSum>
+struct SmallSums {
   template <class F>
   QUIRE_INLINE static F of(const F& a) {
     const F magnitude = magnitudes(a);
-    const F pairs = mul(pair_sums(magnitude), spread(static_cast<float>(kEach) / kPair));
-    return larger_number(magnitude, pairs);  // NaN where one of the two is
+    const F twice = add(quad_sums(magnitude), magnitudes(quad_sums(a)));
+    const F sums = mul(twice, spread(static_cast<float>(kEach) / (2 * kSum)));
+    return larger_number(magnitude, sums);  // NaN where one of the two is
+  }
+};
+
+// What the scale of weights is made of where pairs of them must not exceed the largest code.
+struct PairSums {
+  template <class F>
+  QUIRE_INLINE static F of(const F& a) {
+    return pair_sums(a);
   }
 };
 
 template <int kBits>
 struct Tq {
   using Levels = TqLevels<kBits>;
-  static constexpr Levels kKeyLevels{Levels::kMiddle};
-  static constexpr Levels kValueLevels{0};
+  static constexpr Levels kKeyLevels{Levels::kKeyMiddle};
+  static constexpr Levels kValueLevels{Levels::kValueMiddle};
 
-  // Sums of four products must not exceed 32767 where kTwoSteps.
-  static constexpr int below(int most, int limit) { return most < limit ? most : limit; }
-  static constexpr int kMostQuery =
-      Levels::kTwoSteps ? below(127, 32767 / 4 / (Levels::kMiddle + Levels::kLargest)) : 127;
-  static constexpr int kMostWeight =
-      Levels::kTwoSteps ? below(255, 32767 / 4 / Levels::kLargest) : 255;
-
-  // Products of a pair must not exceed it where kSmallPairs. Rounding, dithered or not, raises the
-  // sum of two codes by less than 2, so to the next integer at most.
-  static constexpr int kQueryPair = 32767 / (Levels::kMiddle + Levels::kLargest) - 1;
-  static constexpr int kWeightPair = 32767 / Levels::kLargest - 1;
-  using QueryScale = Select<Levels::kSmallPairs, SmallPairs<127, kQueryPair>, AsTheyAre>;
-  using WeightScale = Select<Levels::kSmallPairs, SmallPairs<255, kWeightPair>, AsTheyAre>;
+  // Sums of four products must not exceed 32767 where kHasShortSums. Rounding raises the sum of
+  // four codes of a query by 2 at most.
+  static constexpr int kMostSum = 32767 / Levels::kLargestKey - 2;
+  using QueryScale =
+      Select<(kHasShortSums && kMostSum < 4 * 127), SmallSums<127, kMostSum>, AsTheyAre>;
+  // Those of weights are a fourth of what four may be, but of 5 bits that would be too few: there a
+  // pair has the half. Rounding, dithered, raises the sum of a pair by 1 at most.
+  static constexpr bool kPairs = kHasShortSums && kBits == 5;
+  static constexpr int kMostOfFour = 32767 / Levels::kLargestValue;
+  static constexpr int kMostInShort = kPairs ? kMostOfFour / 2 - 1 : kMostOfFour / 4;
+  static constexpr int kMostWeight = kHasShortSums && kMostInShort < 255 ? kMostInShort : 255;
+  using WeightScale = Select<kPairs, PairSums, AsTheyAre>;
+  using Bytes = WeightBytes<kMostWeight, Levels::kHalves>;
 
   static bool takes_keys(int dim, int split) noexcept {
     return split >= dim && dim <= kMostChannels;
@@ -119,9 +137,9 @@ struct Tq {
     for (; count < dim; ++count) padded[count] = query[count];
     for (; count % kTile != 0; ++count) padded[count] = 0.0f;
     const float largest = largest_magnitude<QueryScale>(padded, count);
-    store_rows<QueryBytes<kMostQuery>, 1>(
-        [&](int, int i) QUIRE_INLINED { return load_floats(padded + i); }, count, Quad{largest},
-        Levels::kStep, Levels::kMiddle, prepared, 0);
+    store_rows<QueryBytes, 1>([&](int, int i) QUIRE_INLINED { return load_floats(padded + i); },
+                              count, Quad{largest}, Levels::kStep,
+                              static_cast<float>(Levels::kKeyMiddle), prepared, 0);
   }
 
   template <int R, int V>
@@ -132,10 +150,10 @@ struct Tq {
     QUIRE_INLINE void done() {
       Scaled::done();
       const Logits& all = this->logits;
-      store_rows<WeightBytes<kMostWeight>, R>(
-          [&](int r, int i) QUIRE_INLINED { return this->at(r, i); }, this->count(),
-          this->largest_of_row, Levels::kStep, 0, all.prepared_row(this->row), all.prepared_stride,
-          all.first);
+      store_rows<Bytes, R>([&](int r, int i) QUIRE_INLINED { return this->at(r, i); },
+                           this->count(), this->largest_of_row, Levels::kStep,
+                           static_cast<float>(Levels::kValueMiddle), all.prepared_row(this->row),
+                           all.prepared_stride, all.first);
     }
   };
 
@@ -148,14 +166,14 @@ struct Tq {
 
   static void coded_scores(const PageSide& keys, int first, int end, const Operands& queries,
                            float* out, std::ptrdiff_t out_stride, const Ahead& ahead) noexcept {
-    using Ops = Select<Levels::kTwoSteps, TwoSteps<KeyByteOps>, KeyByteOps>;
+    using Ops = Select<kHasShortSums, TwoSteps<KeyByteOps>, KeyByteOps>;
     plane_scores<FewRows<Ops>, kBits>(keys, first, end, queries, out, out_stride, ahead,
                                       ByteTable<kBits>(kKeyLevels.bytes));
   }
   static void coded_mix(const PageSide& values, int first, int end, const Operands& weights,
                         const float* keep, float* o, std::ptrdiff_t o_stride,
                         const Ahead& ahead) noexcept {
-    using Ops = Select<Levels::kTwoSteps, TwoSteps<ValueByteOps>, ValueByteOps>;
+    using Ops = Select<kHasShortSums, TwoSteps<ValueByteOps>, ValueByteOps>;
     plane_mix<FewRows<Ops>, kBits>(values, first, end, weights, keep, o, o_stride, ahead,
                                    ByteTable<kBits>(kValueLevels.bytes));
   }

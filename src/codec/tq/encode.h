@@ -108,8 +108,9 @@ class TqEncoder {
         const Floats y = load_floats(row + at);
         const Bits z = bits_of(mul(y, to_z));
         const Bits level = kTables.level_of(floats_of(z & kMagnitude));
-        // kHalf + level, or kHalf - 1 - level: all bits of the code turned.
-        store_bytes(codes + at, (level ^ kHalf) ^ (spread_highest(z) & (2 * kHalf - 1)));
+        // kHalf + level, or kHalf - 1 - level: all bits turned.
+        const Bits rank = (level ^ kHalf) ^ (spread_highest(z) & (2 * kHalf - 1));
+        store_bytes(codes + at, (rank - Codebook<kBits>::kFirst) & (2 * kHalf - 1));
         Floats c = floats_of(bits_of(look_up(kTables.levels, level)) | (z & ~kMagnitude));
         if (dim - at < kLanes) c = only(c, 0, dim - at, zeros());
         yc.sums[i] = add(yc.sums[i], mul(y, c));
