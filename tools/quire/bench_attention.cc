@@ -12,8 +12,8 @@
 //
 // `us` is what a pass takes, over its calls. Passes are timed in pieces as short as the rounds of
 // which a peak rate is the best (of one call, where that takes longer; the last what is left),
-// memory is read before and behind each, and of each place in a pass that piece counts which was
-// the fastest together with these reads: memory and cores that are shared are fast and slow by
+// memory is read before and behind each, and of each place in a pass that piece counts which took
+// the least together with its floor: memory and cores that are shared are fast and slow by
 // milliseconds, and may turn from one to the other between a piece and a read. `pass_us` is that of
 // the best whole pass. `bytes` are the cached bytes that the queries of one layer see, each once:
 // pages that the last query reads sealed at their sealed bytes, the rest as rows. `gflops` counts
@@ -33,6 +33,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <functional>
 #include <map>
 #include <memory>
@@ -58,11 +59,11 @@ constexpr std::int64_t kPageTokens = 64;
 constexpr std::int64_t kStepTokens = 512;
 constexpr std::int64_t kPrefill = 512;
 constexpr std::size_t kCacheBytes = 3 * GiB;
-constexpr int kPasses = 5;            // at least
-constexpr double kEnoughSeconds = 2;  // of passes
-constexpr double kMostSeconds = 2;    // of kPasses passes
-constexpr double kPatience = 10;      // seconds after which two passes will do
-constexpr double kRateSeconds = 20;   // between two measurements of the machine
+constexpr int kPasses = 5;           // at least
+constexpr int kSeconds = 3;          // of passes, where nothing is asked for
+constexpr double kMostSeconds = 2;   // of kPasses passes
+constexpr double kPatience = 10;     // seconds after which two passes will do
+constexpr double kRateSeconds = 20;  // between two measurements of the machine
 
 using Clock = std::chrono::steady_clock;
 
@@ -111,9 +112,7 @@ class Workload {
   struct Piece {
     double attend_s = 0;
     double read_s = 0;
-    std::size_t bytes = 0;
-
-    double both() const { return attend_s + read_s; }
+    int calls = 0;
   };
 
   // Attends to every layer of every sequence. `gbps`: asked before and behind each piece.
@@ -193,15 +192,14 @@ std::vector<Workload::Piece> Workload::pass(int piece_calls, const std::function
   const auto out =
       OutputView::dense(out_.data(), task_.queries, task_.shape.query_heads, task_.shape.head_dim);
   std::vector<Piece> pieces;
-  const std::size_t call_bytes = bytes_seen();
-  const std::size_t piece_bytes = call_bytes * static_cast<std::size_t>(piece_calls);
+  const auto call_bytes = static_cast<double>(bytes_seen());
   Piece piece;
   double before = gbps();
   auto start = Clock::now();
   const auto end_piece = [&] {
     piece.attend_s = seconds_since(start);
     const double behind = gbps();
-    piece.read_s = static_cast<double>(piece.bytes) * (1 / before + 1 / behind) / 2 / 1e9;
+    piece.read_s = piece.calls * call_bytes * (1 / before + 1 / behind) / 2 / 1e9;
     before = behind;
     pieces.push_back(std::exchange(piece, {}));
     start = Clock::now();
@@ -209,11 +207,10 @@ std::vector<Workload::Piece> Workload::pass(int piece_calls, const std::function
   for (Step& step : steps_) {
     for (int layer = 0; layer < layers_; ++layer) {
       step.attend(layer, q, out).value();
-      piece.bytes += call_bytes;
-      if (piece.bytes >= piece_bytes) end_piece();
+      if (++piece.calls == piece_calls) end_piece();
     }
   }
-  if (piece.bytes > 0) end_piece();
+  if (piece.calls > 0) end_piece();
   return pieces;
 }
 
@@ -222,7 +219,7 @@ Workload::Piece sum_of(const std::vector<Workload::Piece>& pieces) {
   for (const Workload::Piece& piece : pieces) {
     sum.attend_s += piece.attend_s;
     sum.read_s += piece.read_s;
-    sum.bytes += piece.bytes;
+    sum.calls += piece.calls;
   }
   return sum;
 }
@@ -262,7 +259,7 @@ Size size_of(const Case& task) {
   const double layer_bytes = static_cast<double>(trial.bytes_seen()) * size.layers;
   const double wanted = static_cast<double>(uncached_bytes()) / layer_bytes + 1;
   size.sequences = std::max(1, static_cast<int>(std::min(wanted, calls / size.layers)));
-  size.piece_calls = std::max(1, static_cast<int>(kRoundSeconds / call_s));
+  size.piece_calls = static_cast<int>(std::ceil(kRoundSeconds / 2 / call_s));
   return size;
 }
 
@@ -330,47 +327,6 @@ struct Measured {
   std::size_t bytes = 0;
 };
 
-// Decode goes at the speed of memory, which on a shared machine is now this and now that, so that
-// only what was measured at one moment can be compared: of each place in a pass that piece counts
-// which with the reads around it took the least. What prefill takes is its own.
-void keep_best(std::vector<Workload::Piece>& best, const std::vector<Workload::Piece>& now,
-               bool decode) {
-  if (best.empty()) best = now;
-  for (std::size_t i = 0; i < best.size(); ++i) {
-    if (decode ? now[i].both() < best[i].both() : now[i].attend_s < best[i].attend_s) {
-      best[i] = now[i];
-    }
-  }
-}
-
-Measured measure(const Case& task, Machine& machine, bool quick) {
-  fmt::print(stderr, "bench attention: {}\n", task.text());
-  const Size size = quick ? Size{2, 1, 1} : size_of(task);
-  Workload workload(task, size.layers, size.sequences);
-  const auto pass = [&] {
-    return workload.pass(size.piece_calls, [&] { return machine.read_again(task.threads); });
-  };
-  pass();
-  std::vector<Workload::Piece> best;
-  double best_pass = 0;
-  double total = 0;
-  for (int passes = 0; passes < kPasses || (total < kEnoughSeconds && !quick); ++passes) {
-    if (passes >= 2 && total > kPatience) break;
-    const std::vector<Workload::Piece> pieces = pass();
-    keep_best(best, pieces, task.queries == 1);
-    const double seconds = sum_of(pieces).attend_s;
-    best_pass = passes == 0 ? seconds : std::min(best_pass, seconds);
-    total += seconds;
-  }
-  const Workload::Piece all = sum_of(best);
-  const double us = all.attend_s / workload.calls() * 1e6;
-  // A mean, by its rounding, may be above all that it is of.
-  const double gbps = std::min(static_cast<double>(all.bytes) / all.read_s / 1e9,
-                               machine.rates(task.threads).read_gbps);
-  fmt::print(stderr, "bench attention: {:.1f} us per layer, memory at {:.1f} GB/s\n", us, gbps);
-  return {task, size.layers, us, best_pass / workload.calls() * 1e6, gbps, workload.bytes_seen()};
-}
-
 // 10^9 multiply-adds per second on what a codec stores.
 double gmacs_for(const std::string& codec, const Rates& rates) {
   if (codec == "bf16") return rates.dot_bf16_gmacs.value_or(rates.fma_f32_gmacs);
@@ -381,14 +337,62 @@ double gmacs_for(const std::string& codec, const Rates& rates) {
   return rates.fma_f32_gmacs;
 }
 
+// Microseconds that the multiply-adds of a call take at least.
+double multiply_us(const Case& task, const Rates& rates) {
+  const double macs = task.multiply_adds();
+  return macs / gmacs_for(task.codec.key, rates) / 1e3 +
+         macs / gmacs_for(task.codec.value, rates) / 1e3;
+}
+
+// Memory of a shared machine is now this fast and now that, so that only what was measured at one
+// moment can be compared: of each place in a pass that piece counts which took the least together
+// with its floor, of multiply-adds (`call_s` for each call) or of the reads around it.
+void keep_best(std::vector<Workload::Piece>& best, const std::vector<Workload::Piece>& now,
+               double call_s) {
+  const auto with_floor = [&](const Workload::Piece& piece) {
+    return piece.attend_s + std::max(piece.read_s, piece.calls * call_s);
+  };
+  if (best.empty()) best = now;
+  for (std::size_t i = 0; i < best.size(); ++i) {
+    if (with_floor(now[i]) < with_floor(best[i])) best[i] = now[i];
+  }
+}
+
+Measured measure(const Case& task, Machine& machine, int seconds, bool quick) {
+  fmt::print(stderr, "bench attention: {}\n", task.text());
+  const Size size = quick ? Size{2, 1, 1} : size_of(task);
+  Workload workload(task, size.layers, size.sequences);
+  const auto pass = [&] {
+    return workload.pass(size.piece_calls, [&] { return machine.read_again(task.threads); });
+  };
+  pass();
+  std::vector<Workload::Piece> best;
+  double best_pass = 0;
+  double total = 0;
+  for (int passes = 0; passes < kPasses || (total < seconds && !quick); ++passes) {
+    if (passes >= 2 && total > std::max<double>(seconds, kPatience)) break;
+    const std::vector<Workload::Piece> pieces = pass();
+    keep_best(best, pieces, multiply_us(task, machine.rates(task.threads)) / 1e6);
+    const double pass_s = sum_of(pieces).attend_s;
+    best_pass = passes == 0 ? pass_s : std::min(best_pass, pass_s);
+    total += pass_s;
+  }
+  const Workload::Piece all = sum_of(best);
+  const double us = all.attend_s / workload.calls() * 1e6;
+  // A mean, by its rounding, may be above all that it is of.
+  const double gbps =
+      std::min(static_cast<double>(workload.bytes_seen()) * all.calls / all.read_s / 1e9,
+               machine.rates(task.threads).read_gbps);
+  fmt::print(stderr, "bench attention: {:.1f} us per layer, memory at {:.1f} GB/s\n", us, gbps);
+  return {task, size.layers, us, best_pass / workload.calls() * 1e6, gbps, workload.bytes_seen()};
+}
+
 Json row_of(const Measured& measured, const Rates& rates) {
   const Case& task = measured.task;
   const double macs = task.multiply_adds();
   const auto bytes = static_cast<double>(measured.bytes);
   const double read_us = bytes / measured.read_gbps / 1e3;
-  const double multiply_us = macs / gmacs_for(task.codec.key, rates) / 1e3 +
-                             macs / gmacs_for(task.codec.value, rates) / 1e3;
-  const double floor_us = std::max(read_us, multiply_us);
+  const double floor_us = std::max(read_us, multiply_us(task, rates));
   return {{"shape", task.shape.text()},
           {"context", task.context},
           {"threads", task.threads},
@@ -412,6 +416,7 @@ struct Options {
   bool json = false;
   bool full = false;
   bool quick = false;
+  int seconds = kSeconds;
   // Empty: the default.
   std::vector<Shape> shapes;
   std::vector<std::int64_t> contexts;
@@ -523,7 +528,7 @@ void run(const Options& options) {
   std::vector<Measured> measured;
   for (const Case& task : cases) {
     machine.measure_again_if_due();
-    measured.push_back(measure(task, machine, options.quick));
+    measured.push_back(measure(task, machine, options.seconds, options.quick));
   }
   machine.measure();
   Json rows = Json::array();
@@ -553,6 +558,11 @@ void add_bench_attention(CLI::App& bench) {
   attention->add_flag("--full", options->full, "All shapes, contexts, codecs and threads");
   attention->add_flag("--quick", options->quick,
                       "Small contexts and few passes, for a test: the numbers mean little");
+  attention
+      ->add_option("--seconds", options->seconds,
+                   "Of passes, of each row: more find quiet moments of a busy machine; default: " +
+                       std::to_string(kSeconds))
+      ->check(CLI::Range(1, 3600));
   add_list(*attention, "--shape", options->shapes, parse_shape,
            "Query heads, KV heads, head size: 32/8/128,9/3/64");
   add_list(
