@@ -62,7 +62,9 @@ void Operand::make_new(const Reader& r, const PageBytes& page, int count, bool m
   const Made wanted{&r, page, count, many};
   if (made_ == wanted) return;
   made_ = {};
-  side_ = {nullptr, nullptr, r.slots, r.dim, r.split};
+  // What is tiled here ends with the last tile that is filled.
+  const bool tiled = r.decodes || !r.sealed;
+  side_ = {nullptr, nullptr, tiled ? tile_ceil(count) : r.slots, r.dim, r.split};
   products_ = &r.kernel->coded;
   if (r.decodes) {
     decode(r, page, count);
@@ -91,7 +93,7 @@ void Operand::decode(const Reader& r, const PageBytes& page, int count) {
   } else {
     read_rows(*r.store, r.side, r.head, page.rows, 0, count, rows);
   }
-  const TileShape shape = {r.side, r.store->page_tokens, r.dim, 0};
+  const TileShape shape = {r.side, side_.slots, r.dim, 0};
   std::byte* tiles = tiles_.take(r.codec->data_bytes(shape));
   side_.data = tiles;
   if (dim == r.dim) {
@@ -107,7 +109,7 @@ void Operand::decode(const Reader& r, const PageBytes& page, int count) {
 }
 
 void Operand::tile_rows(const Reader& r, const std::byte* rows, int count) {
-  const TileShape shape = {r.side, r.store->page_tokens, r.dim, 0};
+  const TileShape shape = {r.side, side_.slots, r.dim, 0};
   std::byte* tiles = tiles_.take(r.codec->data_bytes(shape));
   side_.data = tiles;
   if (const auto encode = r.codec->encode_rows[static_cast<std::size_t>(r.isa)]) {

@@ -33,11 +33,13 @@ struct KeyByteOps : ByteOps {
 };
 
 // For codes of kBits bits: their products are small, so that sums of as many steps fit 16 bits,
-// which where it takes instructions to widen them saves most of these.
+// which where it takes instructions to widen them saves most of these. With codes of queries up to
+// kMostQuery; smaller ones of 4 bits, for twice the steps.
 template <int kBits>
 struct SmallKeyOps : KeyByteOps {
-  static constexpr int kShortSteps =
-      kHasShortSums && kBits <= 4 ? 32767 / 254 / ((1 << kBits) - 1) : 0;
+  static constexpr bool kShort = kHasShortSums && kBits <= 4;
+  static constexpr int kMostQuery = kShort && kBits == 4 ? 68 : 127;
+  static constexpr int kShortSteps = kShort ? 32767 / (2 * kMostQuery) / ((1 << kBits) - 1) : 0;
 };
 
 struct ValueByteOps : ByteOps {  // its codes count from 0
@@ -66,8 +68,9 @@ inline std::size_t byte_row_bytes(int count) noexcept {
 }
 
 // Signed bytes of queries, and the sum of them.
+template <int kMostCode = 127>
 struct QueryBytes {
-  static constexpr float kMost = 127;
+  static constexpr float kMost = kMostCode;
   static constexpr bool kDithers = false;
   static constexpr int kFloats = 4;
   QUIRE_INLINE static Ints of(const Floats (&a)[kFloats]) { return signed_bytes(a); }

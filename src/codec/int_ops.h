@@ -90,15 +90,20 @@ QUIRE_INLINE float largest_magnitude(const float* from, int count) {
 // to the nearest makes zeros of them all. 0 stays 0.
 struct Dither {
   static constexpr int kCount = 64;
-  alignas(64) float shifts[kCount];  // places of a row in the order of their bits read backwards
+  static constexpr int kAtOnce = 4 * kTile;  // floats that become one vector, at most
+  // Of places of a row in the order of their bits read backwards, and those of the first again.
+  alignas(64) float shifts[kCount + kAtOnce];
   constexpr Dither() : shifts() {
-    for (int i = 0; i < kCount; ++i) {
+    for (int i = 0; i < kCount + kAtOnce; ++i) {
       int backwards = 0;
       for (int bit = 1; bit < kCount; bit *= 2) backwards = 2 * backwards + (i & bit ? 1 : 0);
       shifts[i] = (static_cast<float>(backwards) + 0.5f) / kCount - 0.5f;
     }
   }
-  QUIRE_INLINE Floats at(int i) const { return load_floats(shifts + i % kCount); }
+  // Of place `i` and the next kAtOnce - 1.
+  QUIRE_INLINE const float* at(int i) const {
+    return shifts + static_cast<unsigned>(i) % unsigned{kCount};
+  }
 };
 constexpr Dither kDither;
 
@@ -117,15 +122,17 @@ QUIRE_INLINE Ints store_ints_of(const Load& load, int count, float to_ints, std:
   constexpr int kVector = Kind::kFloats * kLanes;
   const Floats factor = spread(to_ints);
   Ints sums = zero_ints();
-  const auto scaled = [&](int i) QUIRE_INLINED {
-    if constexpr (Kind::kDithers) return fma(load(i), factor, kDither.at(first + i));
-    return mul(load(i), factor);
-  };
+  static_assert(kVector <= Dither::kAtOnce);
   const auto store = [&](int i, int left) QUIRE_INLINED {
+    const float* shifts = kDither.at(first + i);
+    const auto scaled = [&](int j) QUIRE_INLINED {
+      if constexpr (Kind::kDithers) return fma(load(i + j), factor, load_floats(shifts + j));
+      return mul(load(i + j), factor);
+    };
     Floats floats[Kind::kFloats];
 #pragma GCC unroll 4
     for (int j = 0; j < Kind::kFloats; ++j) {
-      floats[j] = j * kLanes < left ? scaled(i + j * kLanes) : zeros();
+      floats[j] = j * kLanes < left ? scaled(j * kLanes) : zeros();
     }
     const Ints ints = Kind::of(floats);
     store_ints(to + i * static_cast<int>(sizeof(Ints)) / kVector, ints);

@@ -47,11 +47,26 @@ struct PlaneCodes {
   }
 };
 
+// Bytes that a step reads for N vectors, and how often so many steps ask for what comes next: each
+// for all its lines, or for one as seldom as they begin with another.
+template <int kBits, int N>
+constexpr int kPlaneStepBytes = N / kVectorsPerTile * 8 * kBits;
+template <int kBits, int N>
+constexpr int plane_asks(int steps) {
+  constexpr int kBytes = kPlaneStepBytes<kBits, N>;
+  return kBytes >= 64 ? steps : (steps * kBytes + 63) / 64;
+}
+
 // Keys: tiles of 16 tokens follow each other, the vectors of a tile are the steps.
 template <int kBits, class Map>
 struct KeyPlanes {
   template <class Ops, int N>
-  static constexpr int kReadBytes = N / kVectorsPerTile * 8 * kBits;
+  static constexpr int kReadBytes = kPlaneStepBytes<kBits, N>;
+  template <class Ops, int N>
+  QUIRE_INLINE int asks() const {
+    constexpr int kSpan = PlaneCodes<kBits>::kSpan;
+    return steps / kSpan * plane_asks<kBits, N>(kSpan);
+  }
 
   const std::byte* data;
   std::ptrdiff_t tile_bytes;
@@ -112,8 +127,9 @@ QUIRE_INLINE void add_spans(const KeyPlanes<kBits, Map>& lines, int from, int co
       }
       add_steps<Ops>(x, weights, row_bytes, sums);
       weights += kSteps * Ops::kStepBytes;
-      ahead.step();
-      if constexpr (Ops::kTwoSteps) ahead.step();
+      const int asks = plane_asks<kBits, N>(i + kSteps) - plane_asks<kBits, N>(i);
+      if (asks > 0) ahead.step();
+      if (asks > 1) ahead.step();
     }
     low += Codes::kSpan * 8 * Codes::kLow;
     high += Codes::kSpan * 8 * Codes::kHigh;
@@ -147,7 +163,12 @@ QUIRE_INLINE void add_products(const KeyPlanes<kBits, Map>& lines, const std::by
 template <int kBits, class Map>
 struct ValuePlanes {
   template <class Ops, int N>
-  static constexpr int kReadBytes = N / kVectorsPerTile * 8 * kBits;
+  static constexpr int kReadBytes = kPlaneStepBytes<kBits, N>;
+  template <class Ops, int N>
+  QUIRE_INLINE int asks() const {
+    constexpr int kSteps = Ops::kTwoSteps ? 2 : 1;
+    return steps / kSteps * plane_asks<kBits, N>(kSteps);
+  }
 
   const std::byte* data;
   std::ptrdiff_t step_bytes;
@@ -194,7 +215,7 @@ QUIRE_INLINE void add_block(const ValuePlanes<kBits, Map>& lines, const std::byt
     high += kSteps * lines.step_bytes;
     weights += kSteps * Ops::kStepBytes;
     ahead.step();
-    if constexpr (Ops::kTwoSteps) ahead.step();
+    if (plane_asks<kBits, N>(kSteps) > 1) ahead.step();
   }
 }
 

@@ -54,6 +54,11 @@ struct Lines {
   // What a step reads for N vectors.
   template <class Ops, int N>
   static constexpr int kReadBytes = (N * kLanes) * (Ops::kPack * Ops::kCodeBytes);
+  // How often a block asks for what comes next.
+  template <class Ops, int N>
+  QUIRE_INLINE int asks() const {
+    return steps;
+  }
 
   QUIRE_INLINE std::ptrdiff_t tile_bytes() const {
     return kTileBytes > 0 ? kTileBytes : some_tile_bytes;
@@ -133,7 +138,8 @@ QUIRE_INLINE void run_rows(Where lines, int tiles, const std::byte* weights,
   constexpr int kTilesAtOnce = kBlocks * N / kVectorsPerTile;
   static_assert(kTilesAtOnce >= 1);
   const int blocks = tiles / kTilesAtOnce * kBlocks + tiles % kTilesAtOnce;
-  Prefetcher<(Where::template kReadBytes<Ops, N> + 63) / 64> prefetcher(ahead, blocks, lines.steps);
+  Prefetcher<(Where::template kReadBytes<Ops, N> + 63) / 64> prefetcher(
+      ahead, blocks, lines.template asks<Ops, N>());
   int tile = 0;
   const auto run = [&]<int kVectors, int kFirst>() QUIRE_INLINED {
     run_block<Ops, R, kVectors, kFirst>(lines, weights, row_bytes, prefetcher,
