@@ -25,6 +25,7 @@ struct IntOps {
   static constexpr bool kQueryRest = false;
   static constexpr int kStepBytes = 4;
   static constexpr int kMaxRows = rows_for(6, 4);
+  static constexpr bool kInTwos = false;
   static constexpr int vectors(int rows) { return vectors_for(rows); }
   using Sum = Ints;
   using Operand = Ints;

@@ -15,6 +15,7 @@
 //                         prepared query)
 //     kStepBytes          weights of one step
 //     kMaxRows, vectors(R)  R at most, and N of R rows: what fits the registers
+//     kInTwos             whether steps are counted in twos
 //     Sum, zero()         sums of one vector
 //     Operand load(data)  one vector of codes, unpacked
 //     Weight weight(at)   one row's weights of a step, in all lanes
@@ -99,7 +100,7 @@ QUIRE_INLINE void add_products(const Lines<kTileBytes>& lines, const std::byte* 
                                std::ptrdiff_t row_bytes, Fetch& ahead,
                                typename Ops::Sum (&sums)[R][N]) {
   const std::byte* data = lines.data;
-  for (int step = 0; step < lines.steps; ++step) {
+  const auto take_step = [&]() QUIRE_INLINED {
     const auto load = [&](int n) QUIRE_INLINED {
       return Ops::load(data + (kFirst + n) / kVectorsPerTile * lines.tile_bytes() +
                        (kFirst + n) % kVectorsPerTile * (kLanes * Ops::kPack * Ops::kCodeBytes));
@@ -108,6 +109,12 @@ QUIRE_INLINE void add_products(const Lines<kTileBytes>& lines, const std::byte* 
     ahead.step();
     data += lines.step_bytes;
     weights += Ops::kStepBytes;
+  };
+  if constexpr (Ops::kInTwos) {
+#pragma GCC unroll 2
+    for (int step = 0; step < lines.steps; ++step) take_step();
+  } else {
+    for (int step = 0; step < lines.steps; ++step) take_step();
   }
 }
 
@@ -345,6 +352,7 @@ struct F32Ops {
   static constexpr bool kQueryRest = false;
   static constexpr int kStepBytes = 4;
   static constexpr int kMaxRows = rows_for(6, 6);
+  static constexpr bool kInTwos = kRegisters == 16;
   // 12 sums of 16 registers: a multiplication takes as long as 8 begin, and fewer would wait.
   static constexpr int vectors(int rows) {
     return kRegisters == 16 && (rows == 3 || rows == 4) ? 12 / rows : vectors_for(rows);

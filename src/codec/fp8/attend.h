@@ -32,6 +32,7 @@ struct Fp8PairOps {  // on expanded operands: two neighbours at a step
   static constexpr bool kQueryRest = false;
   static constexpr int kStepBytes = 8;
   static constexpr int kMaxRows = rows_for(6, 4);
+  static constexpr bool kInTwos = false;
   static constexpr int vectors(int rows) { return vectors_for(rows, 2); }
   using Sum = PairSums;
   struct Operand {
