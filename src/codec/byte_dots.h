@@ -32,6 +32,12 @@ struct KeyByteOps : ByteOps {
   }
 };
 
+// For queries that are there kCopies times.
+struct CopiedKeyOps : KeyByteOps {
+  static constexpr int kStepBytes = 4 * kCopies;
+  QUIRE_INLINE static Weight weight(const std::byte* at) { return spread_copies(at); }
+};
+
 // For codes of kBits bits: their products are small, so that sums of as many steps fit 16 bits,
 // which where it takes instructions to widen them saves most of these. With codes of queries up to
 // kMostQuery; smaller ones of 4 bits, for twice the steps.
@@ -63,14 +69,16 @@ struct TwoSteps : Ops {
 };
 
 // Whole vectors are written, so up to three tiles behind the last one too.
+template <int kTimes = 1>
 inline std::size_t byte_row_bytes(int count) noexcept {
-  return round_up_64(sizeof(IntHeader) + static_cast<std::size_t>(count) + 4 * kTile);
+  return round_up_64(sizeof(IntHeader) + (static_cast<std::size_t>(count) + 4 * kTile) * kTimes);
 }
 
 // Signed bytes of queries, and the sum of them.
-template <int kMostCode = 127>
+template <int kMostCode, int kTimesStored>
 struct QueryBytes {
   static constexpr float kMost = kMostCode;
+  static constexpr int kTimes = kTimesStored;
   static constexpr bool kDithers = false;
   static constexpr int kFloats = 4;
   QUIRE_INLINE static Ints of(const Floats (&a)[kFloats]) { return signed_bytes(a); }
@@ -85,6 +93,7 @@ struct QueryBytes {
 template <int kMostCode, bool kSums>
 struct WeightBytes {
   static constexpr float kMost = kMostCode;
+  static constexpr int kTimes = 1;
   static constexpr bool kDithers = true;
   static constexpr int kFloats = 4;
   QUIRE_INLINE static Ints of(const Floats (&a)[kFloats]) { return unsigned_bytes(a); }

@@ -2,9 +2,12 @@
 //
 // Queries, and weights times the scales of their values, become integers with one scale per row:
 // the largest magnitude, or what stands for it, over the largest integer. A prepared row is a
-// header, then the integers, aligned so that no vector of them crosses a line. Codes may count from
-// a middle and be multiplied as if they did not: the sum of the row's integers times the middle is
-// then taken off their sum; what is whole of it modulo 2^32, like all of it, a half in floats.
+// header, then the integers, aligned so that no vector of them crosses a line. 8-bit ones of
+// queries that are prepared once for many pages are there kCopies times: as vectors, of each lane
+// one, where a multiplication takes these from memory. (Of 15 bits, those of many queries would
+// not fit the nearest cache.) Codes may count from a middle and be multiplied
+// as if they did not: the sum of the row's integers times the middle is then taken off their sum;
+// what is whole of it modulo 2^32, like all of it, a half in floats.
 #pragma once
 
 #include "codec/products.h"
@@ -18,6 +21,16 @@ struct alignas(64) IntHeader {
   int offset;   // what is taken off sums first, for codes that count from a middle
   float base;   // what is added then: to a score before the token's scale
 };
+
+constexpr int kCopies = kKeepsSpread ? kLanes : 1;
+QUIRE_INLINE Ints spread_copies(const std::byte* at) {
+  return kKeepsSpread ? load_ints(at) : spread_ints(at);
+}
+QUIRE_INLINE void store_copies(std::byte* to, const Ints& a) {
+  std::byte lanes[sizeof a];
+  store_ints(lanes, a);
+  for (int i = 0; i < kLanes; ++i) store_ints(to + i * sizeof a, spread_ints(lanes + i * 4));
+}
 
 struct IntOps {
   static constexpr int kHeaderBytes = 64;
@@ -114,6 +127,7 @@ constexpr Dither kDither;
 //
 //     kMost          the largest magnitude
 //     kDithers       whether they are dithered
+//     kTimes         how often they are there: 1 or kCopies
 //     kFloats        vectors of floats that become one vector
 //     of(floats)     that vector
 //     add(sums, of)  its sums added to those of others
@@ -136,7 +150,12 @@ QUIRE_INLINE Ints store_ints_of(const Load& load, int count, float to_ints, std:
       floats[j] = j * kLanes < left ? scaled(j * kLanes) : zeros();
     }
     const Ints ints = Kind::of(floats);
-    store_ints(to + i * static_cast<int>(sizeof(Ints)) / kVector, ints);
+    std::byte* at = to + i * Kind::kTimes * static_cast<int>(sizeof(Ints)) / kVector;
+    if constexpr (Kind::kTimes > 1) {
+      store_copies(at, ints);
+    } else {
+      store_ints(at, ints);
+    }
     sums = Kind::add(sums, ints);
   };
   int i = 0;
@@ -154,8 +173,8 @@ template <class Kind, int R, class Load>
 QUIRE_INLINE void store_rows(const Load& load, int count, const Quad& largest, float level,
                              float middle, std::byte* rows, std::ptrdiff_t stride, int first = 0) {
   constexpr int kVector = Kind::kFloats * kLanes;
-  const int behind =
-      static_cast<int>(sizeof(IntHeader)) + first * static_cast<int>(sizeof(Ints)) / kVector;
+  const int behind = static_cast<int>(sizeof(IntHeader)) +
+                     first * Kind::kTimes * static_cast<int>(sizeof(Ints)) / kVector;
   Ints sums[4] = {zero_ints(), zero_ints(), zero_ints(), zero_ints()};
   const IntScales scales = int_scales_of(largest, Kind::kMost);
   const Quad levels = scales.to_floats * level;

@@ -19,6 +19,9 @@ inline void store_ints(std::byte* to, Ints a) {
 inline Ints spread_ints(const std::byte* at) {
   return _mm256_set1_epi32(*reinterpret_cast<const int*>(at));
 }
+// A multiplication takes an operand from memory, but not one lane of it in all: what is multiplied
+// often is kept as vectors, of each lane one.
+constexpr bool kKeepsSpread = true;
 // Bytes 0 and 2, or 1 and 3, of each four, widened to 16 bits.
 inline Ints even_bytes(Ints a) { return _mm256_srai_epi16(_mm256_slli_epi16(a, 8), 8); }
 inline Ints odd_bytes(Ints a) { return _mm256_srai_epi16(a, 8); }

@@ -78,6 +78,7 @@ inline Ints add_byte_dots(Ints sum, Ints a, Ints b) {
   asm("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
   return sum;
 }
+constexpr bool kKeepsSpread = false;
 constexpr bool kHasShortSums = false;
 inline Ints sub_ints(Ints a, Ints b) { return _mm512_sub_epi32(a, b); }
 

@@ -125,6 +125,7 @@ inline Ints add_byte_dots(const Ints& sum, const Ints& a, const Ints& b) {
     return lane;
   });
 }
+constexpr bool kKeepsSpread = false;
 constexpr bool kHasShortSums = false;
 inline Ints sub_ints(const Ints& a, const Ints& b) {
   return make_ints([&](int i) {

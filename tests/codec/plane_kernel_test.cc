@@ -289,18 +289,20 @@ TEST(PlaneKernel, TheLargestSumsDoNotOverflow) {
 }
 
 // A prepared row of 8-bit operands: a header that begins with the scale, the offset and the base,
-// then codes.
+// then codes, four of them `times` one behind the other.
 struct Codes {
   float scale;
   std::int32_t offset;
   float base;
   const std::byte* codes;
+  std::size_t times;
 
-  explicit Codes(const std::byte* row) : codes(row + 64) {
+  Codes(const std::byte* row, std::size_t copies) : codes(row + 64), times(copies) {
     std::memcpy(&scale, row, sizeof scale);
     std::memcpy(&offset, row + 4, sizeof offset);
     std::memcpy(&base, row + 8, sizeof base);
   }
+  std::byte at(std::size_t i) const { return codes[i / 4 * 4 * times + i % 4]; }
   float of(int sum) const { return std::fma(static_cast<float>(sum), scale, base); }
 };
 
@@ -347,11 +349,11 @@ TEST(PlaneKernel, SumsOfNeighboursAreExact) {
     for (const bool of_expanded : page.forms()) {
       const std::vector<float> out = scores(page, rows, 0, kSlots, of_expanded);
       for (int row = 0; row < kRows; ++row) {
-        const Codes query(rows.bytes.data() + row * rows.stride);
+        const Codes query(rows.bytes.data() + row * rows.stride, isa == Isa::avx2 ? 8 : 1);
         for (int slot = 0; slot < kSlots; ++slot) {
           int sum = -query.offset;
           for (std::size_t c = 0; c < kDim; ++c) {
-            sum += static_cast<signed char>(query.codes[c]) *
+            sum += static_cast<signed char>(query.at(c)) *
                    static_cast<int>(page.expanded[slot_place(page.shape, 4, slot).at(c)]);
           }
           ASSERT_EQ(out[size_of(row * kSlots + slot)], query.of(sum)) << row << ' ' << slot;
@@ -376,11 +378,11 @@ TEST(PlaneKernel, SumsOfNeighboursAreExact) {
           mix(page, rows, 0, kSlots, std::vector<float>(kRows, 0.0f),
               std::vector<float>(size_of(kRows * kDim), 1.0f), of_expanded);
       for (int row = 0; row < kRows; ++row) {
-        const Codes weights(rows.bytes.data() + row * rows.stride);
+        const Codes weights(rows.bytes.data() + row * rows.stride, 1);
         for (std::size_t c = 0; c < kDim; ++c) {
           int sum = 0;
           for (int slot = 0; slot < kSlots; ++slot) {
-            sum += static_cast<int>(weights.codes[slot]) *
+            sum += static_cast<int>(weights.at(size_of(slot))) *
                    static_cast<signed char>(page.expanded[slot_place(page.shape, 4, slot).at(c)]);
           }
           ASSERT_EQ(out[size_of(row) * kDim + c], weights.of(sum)) << row << ' ' << c;

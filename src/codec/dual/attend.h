@@ -34,7 +34,7 @@ struct Dual {
   }
 
   static std::size_t folded_bytes(int dim) noexcept {
-    return kWords ? code_bytes(dim) : byte_row_bytes(dim);
+    return kWords ? code_bytes(dim) : byte_row_bytes<>(dim);
   }
 
   // Numbers of the page's channels, f16, zeros up to a multiple of 16.
@@ -78,7 +78,7 @@ struct Dual {
       }
     }
     const Quad base = sums_of_rows(sums);
-    store_rows<Select<kWords, Words, QueryBytes<SmallKeyOps<kBits>::kMostQuery>>, R>(
+    store_rows<Select<kWords, Words, QueryBytes<SmallKeyOps<kBits>::kMostQuery, 1>>, R>(
         [&](int r, int i) QUIRE_INLINED { return load_floats(scaled + r * channels.count + i); },
         channels.count, largest_magnitudes_of_rows(largest), 1.0f, kMiddle, folded, stride);
 #pragma GCC unroll 4

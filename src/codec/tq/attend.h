@@ -137,9 +137,9 @@ struct Tq {
     for (; count < dim; ++count) padded[count] = query[count];
     for (; count % kTile != 0; ++count) padded[count] = 0.0f;
     const float largest = largest_magnitude<QueryScale>(padded, count);
-    store_rows<QueryBytes<>, 1>([&](int, int i) QUIRE_INLINED { return load_floats(padded + i); },
-                                count, Quad{largest}, Levels::kStep,
-                                static_cast<float>(Levels::kKeyMiddle), prepared, 0);
+    store_rows<QueryBytes<127, kCopies>, 1>(
+        [&](int, int i) QUIRE_INLINED { return load_floats(padded + i); }, count, Quad{largest},
+        Levels::kStep, static_cast<float>(Levels::kKeyMiddle), prepared, 0);
   }
 
   template <int R, int V>
@@ -166,7 +166,7 @@ struct Tq {
 
   static void coded_scores(const PageSide& keys, int first, int end, const Operands& queries,
                            float* out, std::ptrdiff_t out_stride, const Ahead& ahead) noexcept {
-    using Ops = Select<kHasShortSums, TwoSteps<KeyByteOps>, KeyByteOps>;
+    using Ops = Select<kHasShortSums, TwoSteps<CopiedKeyOps>, CopiedKeyOps>;
     plane_scores<FewRows<Ops>, kBits>(keys, first, end, queries, out, out_stride, ahead,
                                       ByteTable<kBits>(kKeyLevels.bytes));
   }
@@ -180,15 +180,15 @@ struct Tq {
 
   static constexpr Kernel kernel() {
     return {.takes_keys = takes_keys,
-            .query_bytes = byte_row_bytes,
+            .query_bytes = byte_row_bytes<kCopies>,
             .prepare = prepare,
-            .weight_bytes = byte_row_bytes,
+            .weight_bytes = byte_row_bytes<>,
             .weigh = weigh<Weights>,
             .coded = kFuses ? Products{coded_scores, coded_mix} : Products{},
             .takes_coded = takes_coded,
             .expanded_bytes = expanded_tile_bytes,
             .expand = expand,
-            .expanded = {scores<KeyByteOps, 4>, mix<ValueByteOps>}};
+            .expanded = {scores<CopiedKeyOps, 4>, mix<ValueByteOps>}};
   }
 };
 
