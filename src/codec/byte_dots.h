@@ -39,13 +39,11 @@ struct CopiedKeyOps : KeyByteOps {
 };
 
 // For codes of kBits bits: their products are small, so that sums of as many steps fit 16 bits,
-// which where it takes instructions to widen them saves most of these. With codes of queries up to
-// kMostQuery; smaller ones of 4 bits, for twice the steps.
+// which where it takes instructions to widen them saves most of these.
 template <int kBits>
 struct SmallKeyOps : KeyByteOps {
-  static constexpr bool kShort = kHasShortSums && kBits <= 4;
-  static constexpr int kMostQuery = kShort && kBits == 4 ? 68 : 127;
-  static constexpr int kShortSteps = kShort ? 32767 / (2 * kMostQuery) / ((1 << kBits) - 1) : 0;
+  static constexpr int kShortSteps =
+      kHasShortSums && kBits <= 4 ? 32767 / 254 / ((1 << kBits) - 1) : 0;
 };
 
 struct ValueByteOps : ByteOps {  // its codes count from 0
@@ -75,9 +73,9 @@ inline std::size_t byte_row_bytes(int count) noexcept {
 }
 
 // Signed bytes of queries, and the sum of them.
-template <int kMostCode, int kTimesStored>
+template <int kTimesStored = 1>
 struct QueryBytes {
-  static constexpr float kMost = kMostCode;
+  static constexpr float kMost = 127;
   static constexpr int kTimes = kTimesStored;
   static constexpr bool kDithers = false;
   static constexpr int kFloats = 4;

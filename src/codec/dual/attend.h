@@ -78,7 +78,7 @@ struct Dual {
       }
     }
     const Quad base = sums_of_rows(sums);
-    store_rows<Select<kWords, Words, QueryBytes<SmallKeyOps<kBits>::kMostQuery, 1>>, R>(
+    store_rows<Select<kWords, Words, QueryBytes<>>, R>(
         [&](int r, int i) QUIRE_INLINED { return load_floats(scaled + r * channels.count + i); },
         channels.count, largest_magnitudes_of_rows(largest), 1.0f, kMiddle, folded, stride);
 #pragma GCC unroll 4

@@ -137,7 +137,7 @@ struct Tq {
     for (; count < dim; ++count) padded[count] = query[count];
     for (; count % kTile != 0; ++count) padded[count] = 0.0f;
     const float largest = largest_magnitude<QueryScale>(padded, count);
-    store_rows<QueryBytes<127, kCopies>, 1>(
+    store_rows<QueryBytes<kCopies>, 1>(
         [&](int, int i) QUIRE_INLINED { return load_floats(padded + i); }, count, Quad{largest},
         Levels::kStep, static_cast<float>(Levels::kKeyMiddle), prepared, 0);
   }
