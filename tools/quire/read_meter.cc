@@ -20,7 +20,7 @@ namespace {
 constexpr std::size_t kHugePage = 2 * MiB;
 constexpr int kRounds = 7;
 constexpr std::size_t kWaysAgain = 2;
-constexpr std::size_t kParts = 4;  // of a buffer, each of which is in no cache when its turn comes
+constexpr std::size_t kPartBytes = 64 * MiB;  // read at once: some milliseconds
 constexpr std::size_t kStreams[] = {1, 8};
 constexpr std::size_t kAhead[] = {0, 512, 4096};
 
@@ -58,11 +58,12 @@ ReadMeter::ReadMeter(const std::string& isa, int threads, bool quick)
   constexpr std::size_t kUnit = 8 * 256;  // what the most streams read in turn
   const std::size_t bytes = quick ? MiB : uncached_bytes();
   const auto count = static_cast<std::size_t>(threads);
-  part_ = std::max(bytes / kParts / count / kUnit, std::size_t{1}) * kUnit;
+  parts_ = std::max(bytes / kPartBytes, std::size_t{1});
+  part_ = std::max(bytes / parts_ / count / kUnit, std::size_t{1}) * kUnit;
   for (const bool huge : {false, true}) {
-    buffers_[huge] = std::make_unique<Buffer>(kParts * part_ * count, huge);
+    buffers_[huge] = std::make_unique<Buffer>(parts_ * part_ * count, huge);
     run_together(threads, [&](int thread) {
-      const std::size_t slice = kParts * part_;
+      const std::size_t slice = parts_ * part_;
       std::memset(buffers_[huge]->data() + static_cast<std::size_t>(thread) * slice, thread + 1,
                   slice);
     });
@@ -93,10 +94,10 @@ double ReadMeter::read_again() {
 
 double ReadMeter::read(Way& way) {
   std::size_t& next = next_part_[way.huge];
-  const std::size_t part = std::exchange(next, (next + 1) % kParts);
+  const std::size_t part = std::exchange(next, (next + 1) % parts_);
   const std::byte* data = buffers_[way.huge]->data() + part * part_;
   const double seconds = run_together(threads_, [&](int thread) {
-    sink = loops_.read(data + static_cast<std::size_t>(thread) * kParts * part_, part_, way.streams,
+    sink = loops_.read(data + static_cast<std::size_t>(thread) * parts_ * part_, part_, way.streams,
                        way.ahead);
   });
   const double gbps = static_cast<double>(part_) * threads_ / seconds / 1e9;

@@ -41,7 +41,8 @@ class ReadMeter {
 
   const RateLoops& loops_;
   int threads_;
-  std::size_t part_;                    // bytes that a thread reads at once
+  std::size_t parts_;                   // of a buffer; in no cache when their turn comes
+  std::size_t part_;                    // bytes of a part that a thread reads
   std::size_t next_part_[2] = {};       // of each buffer
   std::unique_ptr<Buffer> buffers_[2];  // of pages of the usual size, of huge ones
   std::vector<Way> ways_;               // the fastest first
