@@ -26,6 +26,12 @@ QUIRE_INLINE const std::byte* later(const std::byte* at) {
   return at;
 }
 
+// Nothing to ask for.
+struct NoPrefetcher {
+  QUIRE_INLINE void block() {}
+  QUIRE_INLINE void step() {}
+};
+
 // Lines to prefetch, spread over the steps of a loop: many at once would hold up the loop's own
 // loads, and one that is left out costs as much as twenty steps. A step asks for kLines of them,
 // however many there are, so that it has next to no branches: for some again where there are fewer,
@@ -34,7 +40,7 @@ QUIRE_INLINE const std::byte* later(const std::byte* at) {
 template <int kLines>
 class Prefetcher {
  public:
-  // For `blocks` blocks of `steps` steps.
+  // For `blocks` blocks of `steps` steps that ask.
   QUIRE_INLINE Prefetcher(const Ahead& ahead, int blocks, int steps)
       : at_(reinterpret_cast<const std::byte*>(reinterpret_cast<std::uintptr_t>(ahead.data) &
                                                ~std::uintptr_t{63})) {
@@ -58,7 +64,6 @@ class Prefetcher {
     }
   }
   QUIRE_INLINE void step() {
-    if (kLines > 1 && stride_ == 0) return;  // rather than keep the pace of nothing
     ask();
 #pragma GCC unroll 4
     for (int line = 1; line < kLines; ++line) {

@@ -135,21 +135,22 @@ QUIRE_INLINE void run_block(const Where& lines, const std::byte* weights, std::p
   for (int r = 0; r < R; ++r) finish(r, sums[r]);
 }
 
-// R rows over all tiles; finish(row, lane, sums) with the first lane of the first vector. N vectors
-// are whole tiles, or one and a half: three tiles are then two blocks.
-template <class Ops, int R, class Where, class Finish>
-QUIRE_INLINE void run_rows(Where lines, int tiles, const std::byte* weights,
-                           std::ptrdiff_t row_bytes, const Ahead& ahead, const Finish& finish) {
+// N vectors are whole tiles, or one and a half: three tiles are then two blocks.
+template <int N>
+constexpr int kBlocksOf = N % kVectorsPerTile == 0 ? 1 : 2;
+template <int N>
+constexpr int kTilesOf = kBlocksOf<N>* N / kVectorsPerTile;
+
+// R rows over all tiles; finish(row, lane, sums) with the first lane of the first vector.
+template <class Ops, int R, class Where, class Fetch, class Finish>
+QUIRE_INLINE void run_tiles(Where lines, int tiles, const std::byte* weights,
+                            std::ptrdiff_t row_bytes, Fetch& ahead, const Finish& finish) {
   constexpr int N = Ops::vectors(R);
-  constexpr int kBlocks = N % kVectorsPerTile == 0 ? 1 : 2;
-  constexpr int kTilesAtOnce = kBlocks * N / kVectorsPerTile;
-  static_assert(kTilesAtOnce >= 1);
-  const int blocks = tiles / kTilesAtOnce * kBlocks + tiles % kTilesAtOnce;
-  Prefetcher<(Where::template kReadBytes<Ops, N> + 63) / 64> prefetcher(
-      ahead, blocks, lines.template asks<Ops, N>());
+  constexpr int kBlocks = kBlocksOf<N>;
+  constexpr int kTilesAtOnce = kTilesOf<N>;
   int tile = 0;
   const auto run = [&]<int kVectors, int kFirst>() QUIRE_INLINED {
-    run_block<Ops, R, kVectors, kFirst>(lines, weights, row_bytes, prefetcher,
+    run_block<Ops, R, kVectors, kFirst>(lines, weights, row_bytes, ahead,
                                         [&](int r, const auto& sums) QUIRE_INLINED {
                                           finish(r, tile * kTile + kFirst * kLanes, sums);
                                         });
@@ -162,6 +163,24 @@ QUIRE_INLINE void run_rows(Where lines, int tiles, const std::byte* weights,
     if constexpr (kBlocks == 2) run.template operator()<N, N % kVectorsPerTile>();
   }
   while (tile < tiles) run.template operator()<kVectorsPerTile, 0>();
+}
+
+// The same, and what comes next asked for. A loop that keeps the pace of several requests is not
+// for nothing, nor has it a branch around them: g++ 12 then moves its sums to and fro.
+template <class Ops, int R, class Where, class Finish>
+QUIRE_INLINE void run_rows(const Where& lines, int tiles, const std::byte* weights,
+                           std::ptrdiff_t row_bytes, const Ahead& ahead, const Finish& finish) {
+  constexpr int N = Ops::vectors(R);
+  constexpr int kLines = (Where::template kReadBytes<Ops, N> + 63) / 64;
+  if constexpr (kLines > 1) {
+    if (ahead.bytes == 0) {
+      NoPrefetcher none;
+      return run_tiles<Ops, R>(lines, tiles, weights, row_bytes, none, finish);
+    }
+  }
+  const int blocks = tiles / kTilesOf<N> * kBlocksOf<N> + tiles % kTilesOf<N>;
+  Prefetcher<kLines> prefetcher(ahead, blocks, lines.template asks<Ops, N>());
+  run_tiles<Ops, R>(lines, tiles, weights, row_bytes, prefetcher, finish);
 }
 
 // All rows, in blocks that are as equal as they can be; finish(row, lane, sums).
