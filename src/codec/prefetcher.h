@@ -40,11 +40,11 @@ struct NoPrefetcher {
 template <int kLines>
 class Prefetcher {
  public:
-  // For `blocks` blocks of `steps` steps that ask.
+  // For `steps` steps that ask, in so many blocks.
   QUIRE_INLINE Prefetcher(const Ahead& ahead, int blocks, int steps)
       : at_(reinterpret_cast<const std::byte*>(reinterpret_cast<std::uintptr_t>(ahead.data) &
                                                ~std::uintptr_t{63})) {
-    const int asks = blocks * steps * kLines;
+    const int asks = steps * kLines;
     if (ahead.bytes == 0 || asks == 0) {
       at_ = kNowhere;
       return;

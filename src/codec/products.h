@@ -178,8 +178,11 @@ QUIRE_INLINE void run_rows(const Where& lines, int tiles, const std::byte* weigh
       return run_tiles<Ops, R>(lines, tiles, weights, row_bytes, none, finish);
     }
   }
-  const int blocks = tiles / kTilesOf<N> * kBlocksOf<N> + tiles % kTilesOf<N>;
-  Prefetcher<kLines> prefetcher(ahead, blocks, lines.template asks<Ops, N>());
+  const int blocks = tiles / kTilesOf<N> * kBlocksOf<N>;
+  const int rest = tiles % kTilesOf<N>;  // one tile at a time
+  Prefetcher<kLines> prefetcher(
+      ahead, blocks + rest,
+      blocks * lines.template asks<Ops, N>() + rest * lines.template asks<Ops, kVectorsPerTile>());
   run_tiles<Ops, R>(lines, tiles, weights, row_bytes, prefetcher, finish);
 }
 

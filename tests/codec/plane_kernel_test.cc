@@ -400,8 +400,10 @@ TEST(PlaneKernel, ManySmallWeightsAreNotLost) {
       const Page page(codec, isa, shape, std::vector<float>(size_of(slots * 64), 1.0f));
       const CodedSide side = page.coded_side(isa);
       const double levels = test::level_error(side) * side.scale(0);
-      const int most = side.largest_weight();
-      const double lost = (most < 255 ? 2.1 : 2.0) / most;
+      // With 5 bits and AVX2 it is a pair that is scaled, and one of these is small.
+      const bool pairs = side.adds_two_steps() && side.bits() == 5;
+      const int most = side.largest_weight() * (pairs ? 2 : 1);
+      const double lost = (pairs ? 2.5 : most < 255 ? 2.1 : 2.0) / most;
       for (const float small : {0x1p-8f, 0x1p-9f, 0x1p-10f, 0x1p-12f}) {
         for (const int large : {0, 1, slots / 2 - 1, slots - 2}) {
           std::vector<float> weights(size_of(slots), small);

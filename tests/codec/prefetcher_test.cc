@@ -27,7 +27,7 @@ namespace {
 template <int kLines>
 void ask(const Ahead& ahead, int blocks, int steps) {
   asked.clear();
-  Prefetcher<kLines> prefetcher(ahead, blocks, steps);
+  Prefetcher<kLines> prefetcher(ahead, blocks, blocks * steps);
   for (int block = 0; block < blocks; ++block) {
     if (block == blocks / 2) asked_in_half = asked.size();
     prefetcher.block();

@@ -2,8 +2,8 @@
 //
 // Such kernels round three things: numbers of a query to the nearest codes of max / 127, or of
 // max / 32767 where operands have 15 bits; weights times the scales of their values to one of the
-// two codes of max / 255 beside them, since they are dithered; either to up to 1.7 times as much
-// where pairs of them must be small; and the levels of tq to the nearest multiples of a step. Sums
+// two codes of max / 255 beside them, since they are dithered; either to up to 2.3 times as much
+// where sums of two or four must be small; and the levels of tq to whole or half steps. Sums
 // of what is left are exact. The bounds here are the sums of all that at its worst, made from the
 // bytes of a page.
 //

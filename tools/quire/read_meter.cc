@@ -20,7 +20,7 @@ namespace {
 constexpr std::size_t kHugePage = 2 * MiB;
 constexpr int kRounds = 7;
 constexpr std::size_t kWaysAgain = 2;
-constexpr std::size_t kPartBytes = 64 * MiB;  // read at once: some milliseconds
+constexpr std::size_t kThreadBytes = 32 * MiB;  // that a thread reads at once, or all it has
 constexpr std::size_t kStreams[] = {1, 8};
 constexpr std::size_t kAhead[] = {0, 512, 4096};
 
@@ -58,7 +58,7 @@ ReadMeter::ReadMeter(const std::string& isa, int threads, bool quick)
   constexpr std::size_t kUnit = 8 * 256;  // what the most streams read in turn
   const std::size_t bytes = quick ? MiB : uncached_bytes();
   const auto count = static_cast<std::size_t>(threads);
-  parts_ = std::max(bytes / kPartBytes, std::size_t{1});
+  parts_ = std::max(bytes / (kThreadBytes * count), std::size_t{1});
   part_ = std::max(bytes / parts_ / count / kUnit, std::size_t{1}) * kUnit;
   for (const bool huge : {false, true}) {
     buffers_[huge] = std::make_unique<Buffer>(parts_ * part_ * count, huge);

@@ -93,8 +93,8 @@ struct SmallSums {
   template <class F>
   QUIRE_INLINE static F of(const F& a) {
     const F magnitude = magnitudes(a);
-    const F twice = add(quad_sums(magnitude), magnitudes(quad_sums(a)));
-    const F sums = mul(twice, spread(static_cast<float>(kEach) / (2 * kSum)));
+    const F factor = spread(static_cast<float>(kEach) / (2 * kSum));  // before sums overflow
+    const F sums = add(quad_sums(mul(magnitude, factor)), magnitudes(quad_sums(mul(a, factor))));
     return larger_number(magnitude, sums);  // NaN where one of the two is
   }
 };

@@ -9,8 +9,8 @@
 //
 // Which S is stored costs no bit, and each side has the one it needs: a key that is multiplied with
 // a query like itself must not come out too small, a value is summed with others and should be
-// near. Codes count the levels from the lowest up: 0 is the largest negative one. (Of tq6 0 is the ninth,
-// and codes 56 to 63 are the eight below it.) Where S is 0 all codes are 0. Sums are those of codec/lane_sums.h.
+// near. Codes count the levels from the lowest up, of tq6 from the ninth (codebooks.h).
+// Where S is 0 all codes are 0. Sums are those of codec/lane_sums.h.
 //
 // S fits f16 when |y| <= 65504. For every set of levels |c| >= 0.46 |z| up to z = 3.2, and c is at
 // least 1.5 beyond; z has squares that add up to d. So <z, c> is at least sqrt(d), being concave in
