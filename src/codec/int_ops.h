@@ -29,7 +29,9 @@ QUIRE_INLINE Ints spread_copies(const std::byte* at) {
 QUIRE_INLINE void store_copies(std::byte* to, const Ints& a) {
   std::byte lanes[sizeof a];
   store_ints(lanes, a);
-  for (int i = 0; i < kLanes; ++i) store_ints(to + i * sizeof a, spread_ints(lanes + i * 4));
+  for (std::size_t i = 0; i < kLanes; ++i) {
+    store_ints(to + i * sizeof a, spread_ints(lanes + i * 4));
+  }
 }
 
 struct IntOps {
