@@ -72,34 +72,37 @@ inline std::size_t byte_row_bytes(int count) noexcept {
   return round_up_64(sizeof(IntHeader) + (static_cast<std::size_t>(count) + 4 * kTile) * kTimes);
 }
 
+inline Ints one_bytes() {
+  const std::int32_t ones = 0x01010101;
+  return spread_ints(reinterpret_cast<const std::byte*>(&ones));
+}
+
 // Signed bytes of queries, and the sum of them.
 template <int kTimesStored = 1>
 struct QueryBytes {
   static constexpr float kMost = 127;
   static constexpr int kTimes = kTimesStored;
   static constexpr bool kDithers = false;
+  static constexpr bool kSums = true;
   static constexpr int kFloats = 4;
   QUIRE_INLINE static Ints of(const Floats (&a)[kFloats]) { return signed_bytes(a); }
   QUIRE_INLINE static Ints add(const Ints& sums, const Ints& bytes) {
-    const std::int32_t ones = 0x01010101;
-    return add_byte_dots(sums, spread_ints(reinterpret_cast<const std::byte*>(&ones)), bytes);
+    return add_byte_dots(sums, one_bytes(), bytes);
   }
 };
 
 // Unsigned bytes of weights. A page may have many small ones, that together weigh something: hence
-// dithered. Their sum is 0 unless it is asked for: most codes of values count from 0.
-template <int kMostCode, bool kSums>
+// dithered. Few ask for their sum: most codes of values count from 0.
+template <int kMostCode, bool kSummed>
 struct WeightBytes {
   static constexpr float kMost = kMostCode;
   static constexpr int kTimes = 1;
   static constexpr bool kDithers = true;
+  static constexpr bool kSums = kSummed;
   static constexpr int kFloats = 4;
   QUIRE_INLINE static Ints of(const Floats (&a)[kFloats]) { return unsigned_bytes(a); }
   QUIRE_INLINE static Ints add(const Ints& sums, const Ints& bytes) {
-    const std::int32_t ones = 0x01010101;
-    return kSums
-               ? add_byte_dots(sums, bytes, spread_ints(reinterpret_cast<const std::byte*>(&ones)))
-               : sums;
+    return add_byte_dots(sums, bytes, one_bytes());
   }
 };
 

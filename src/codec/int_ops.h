@@ -5,9 +5,9 @@
 // header, then the integers, aligned so that no vector of them crosses a line. 8-bit ones of
 // queries that are prepared once for many pages are there kCopies times: as vectors, of each lane
 // one, where a multiplication takes these from memory. (Of 15 bits, those of many queries would
-// not fit the nearest cache.) Codes may count from a middle and be multiplied
-// as if they did not: the sum of the row's integers times the middle is then taken off their sum;
-// what is whole of it modulo 2^32, like all of it, a half in floats.
+// not fit the nearest cache.) Codes may count from a middle and be multiplied as if they did not:
+// the sum of the row's integers times the middle is then taken off their sum; what is whole of it
+// modulo 2^32, like all of it, a half in floats.
 #pragma once
 
 #include "codec/products.h"
@@ -125,13 +125,15 @@ constexpr Dither kDither;
 
 // Writes the integers of `count` floats, a multiple of 16, in whole vectors: those behind become 0.
 // load(i): kLanes of them; `first`: the place of the first in its row, a multiple of 16 too. Lanes
-// of the result add up to their sum. `Kind` says how floats become integers:
+// of the result add up to their sum, or are 0 without kSums. `Kind` says how floats become
+// integers:
 //
 //     kMost          the largest magnitude
 //     kDithers       whether they are dithered
 //     kTimes         how often they are there: 1 or kCopies
 //     kFloats        vectors of floats that become one vector
 //     of(floats)     that vector
+//     kSums          whether they are summed
 //     add(sums, of)  its sums added to those of others
 template <class Kind, class Load>
 QUIRE_INLINE Ints store_ints_of(const Load& load, int count, float to_ints, std::byte* to,
@@ -158,7 +160,7 @@ QUIRE_INLINE Ints store_ints_of(const Load& load, int count, float to_ints, std:
     } else {
       store_ints(at, ints);
     }
-    sums = Kind::add(sums, ints);
+    if constexpr (Kind::kSums) sums = Kind::add(sums, ints);
   };
   int i = 0;
   for (; i + kVector <= count; i += kVector) store(i, kVector);
@@ -168,9 +170,9 @@ QUIRE_INLINE Ints store_ints_of(const Load& load, int count, float to_ints, std:
 
 // Writes R rows of integers, of `Kind`, from place `first` on behind their headers: scales times
 // `level`, and offsets for codes that count from `middle`, which is not negative (for values: below
-// 1). load(row, i): kLanes floats of a row's
-// `count`, a multiple of 16, whose largest magnitudes (or what stands for them) are given; rows: of
-// the headers, `stride` bytes apart.
+// 1; 0 without kSums). load(row, i): kLanes floats of a row's `count`, a multiple of 16, whose
+// largest magnitudes (or what stands for them) are given; rows: of the headers, `stride` bytes
+// apart.
 template <class Kind, int R, class Load>
 QUIRE_INLINE void store_rows(const Load& load, int count, const Quad& largest, float level,
                              float middle, std::byte* rows, std::ptrdiff_t stride, int first = 0) {
@@ -187,8 +189,8 @@ QUIRE_INLINE void store_rows(const Load& load, int count, const Quad& largest, f
                                   scales.to_ints[r], row + behind, first);
     reinterpret_cast<IntHeader*>(row)->scale = levels[r];
   }
-  std::int32_t totals[4];
-  sums_of_int_rows(sums, totals);
+  std::int32_t totals[4] = {};
+  if constexpr (Kind::kSums) sums_of_int_rows(sums, totals);
   const int whole = static_cast<int>(middle);
   const float rest = middle - static_cast<float>(whole);
 #pragma GCC unroll 4

@@ -26,12 +26,6 @@ QUIRE_INLINE const std::byte* later(const std::byte* at) {
   return at;
 }
 
-// Nothing to ask for.
-struct NoPrefetcher {
-  QUIRE_INLINE void block() {}
-  QUIRE_INLINE void step() {}
-};
-
 // Lines to prefetch, spread over the steps of a loop: many at once would hold up the loop's own
 // loads, and one that is left out costs as much as twenty steps. A step asks for kLines of them,
 // however many there are, so that it has next to no branches: for some again where there are fewer,
@@ -86,6 +80,26 @@ class Prefetcher {
   std::ptrdiff_t stride_ = 0;  // from one request to the next
   int before_block_ = 0;
 };
+
+// Nothing to ask for.
+struct NoPrefetcher {
+  QUIRE_INLINE void block() {}
+  QUIRE_INLINE void step() {}
+};
+
+// run(prefetcher). Where nothing comes, a loop does not keep the pace of several requests; nor has
+// it a branch around them, for which g++ 12 moves the sums of the loop to and fro.
+template <int kLines, class Run>
+QUIRE_INLINE void with_prefetcher(const Ahead& ahead, int blocks, int steps, const Run& run) {
+  if constexpr (kLines > 1) {
+    if (ahead.bytes == 0) {
+      NoPrefetcher nothing;
+      return run(nothing);
+    }
+  }
+  Prefetcher<kLines> prefetcher(ahead, blocks, steps);
+  run(prefetcher);
+}
 
 }  // namespace
 }  // namespace quire

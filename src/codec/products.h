@@ -165,25 +165,19 @@ QUIRE_INLINE void run_tiles(Where lines, int tiles, const std::byte* weights,
   while (tile < tiles) run.template operator()<kVectorsPerTile, 0>();
 }
 
-// The same, and what comes next asked for. A loop that keeps the pace of several requests is not
-// for nothing, nor has it a branch around them: g++ 12 then moves its sums to and fro.
+// The same, and what comes next asked for.
 template <class Ops, int R, class Where, class Finish>
 QUIRE_INLINE void run_rows(const Where& lines, int tiles, const std::byte* weights,
                            std::ptrdiff_t row_bytes, const Ahead& ahead, const Finish& finish) {
   constexpr int N = Ops::vectors(R);
   constexpr int kLines = (Where::template kReadBytes<Ops, N> + 63) / 64;
-  if constexpr (kLines > 1) {
-    if (ahead.bytes == 0) {
-      NoPrefetcher none;
-      return run_tiles<Ops, R>(lines, tiles, weights, row_bytes, none, finish);
-    }
-  }
   const int blocks = tiles / kTilesOf<N> * kBlocksOf<N>;
   const int rest = tiles % kTilesOf<N>;  // one tile at a time
-  Prefetcher<kLines> prefetcher(
-      ahead, blocks + rest,
-      blocks * lines.template asks<Ops, N>() + rest * lines.template asks<Ops, kVectorsPerTile>());
-  run_tiles<Ops, R>(lines, tiles, weights, row_bytes, prefetcher, finish);
+  const int asks =
+      blocks * lines.template asks<Ops, N>() + rest * lines.template asks<Ops, kVectorsPerTile>();
+  with_prefetcher<kLines>(ahead, blocks + rest, asks, [&](auto& fetch) QUIRE_INLINED {
+    run_tiles<Ops, R>(lines, tiles, weights, row_bytes, fetch, finish);
+  });
 }
 
 // All rows, in blocks that are as equal as they can be; finish(row, lane, sums).

@@ -81,6 +81,7 @@ inline std::size_t code_bytes(int count) noexcept {
 // Words of queries and weights, and the sum of them.
 struct Words {
   static constexpr int kTimes = 1;
+  static constexpr bool kSums = true;
   static constexpr float kMost = kLargestCode;
   static constexpr bool kDithers = false;
   static constexpr int kFloats = 2;

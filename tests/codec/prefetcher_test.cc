@@ -27,12 +27,13 @@ namespace {
 template <int kLines>
 void ask(const Ahead& ahead, int blocks, int steps) {
   asked.clear();
-  Prefetcher<kLines> prefetcher(ahead, blocks, blocks * steps);
-  for (int block = 0; block < blocks; ++block) {
-    if (block == blocks / 2) asked_in_half = asked.size();
-    prefetcher.block();
-    for (int step = 0; step < steps; ++step) prefetcher.step();
-  }
+  with_prefetcher<kLines>(ahead, blocks, blocks * steps, [&](auto& prefetcher) {
+    for (int block = 0; block < blocks; ++block) {
+      if (block == blocks / 2) asked_in_half = asked.size();
+      prefetcher.block();
+      for (int step = 0; step < steps; ++step) prefetcher.step();
+    }
+  });
 }
 
 template <int kLines>
@@ -81,6 +82,8 @@ TEST(Prefetcher, AsksInEveryPartOfTheLoop) {
 }
 
 TEST(Prefetcher, AsksForOneLineAtMostWhereNothingComes) {
+  ask<2>({}, 4, 32);
+  EXPECT_TRUE(asked.empty());
   ask<1>({}, 4, 32);
   EXPECT_EQ(asked.size(), 128u);
   EXPECT_EQ(std::adjacent_find(asked.begin(), asked.end(), std::not_equal_to<>()), asked.end());
