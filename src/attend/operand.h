@@ -11,6 +11,7 @@
 #include "attend/layer.h"
 #include "attend/scratch.h"
 #include "base/isa.h"
+#include "base/nearest_cache.h"
 #include "codec/kernel.h"
 
 namespace quire {
@@ -37,7 +38,8 @@ struct Reader {
   // What of a page will be read, to be brought near.
   Ahead ahead(const PageBytes& page) const noexcept {
     const std::byte* from = sealed ? page.sealed : page.rows;
-    return from == nullptr ? Ahead{} : Ahead{from + ahead_at, ahead_bytes};
+    if (from == nullptr) return {};
+    return {from + ahead_at, ahead_bytes, fetches_to_nearest_cache()};
   }
 
   const LayerStore* store;

@@ -100,6 +100,9 @@ inline Quad largest_of_rows(const Floats (&rows)[4]) { return fold_rows<LargerNu
 [[gnu::always_inline]] inline void prefetch(const std::byte* at) {
   _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T1);
 }
+[[gnu::always_inline]] inline void prefetch_nearest(const std::byte* at) {
+  _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T0);
+}
 
 }  // namespace
 }  // namespace quire

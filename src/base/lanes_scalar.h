@@ -124,6 +124,7 @@ inline Quad largest_of_rows(const Floats (&rows)[4]) {
 }
 
 inline void prefetch(const std::byte*) {}
+inline void prefetch_nearest(const std::byte*) {}
 
 }  // namespace
 }  // namespace quire

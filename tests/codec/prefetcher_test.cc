@@ -13,7 +13,12 @@ namespace {
 
 std::vector<const std::byte*> asked;
 std::size_t asked_in_half;  // of the blocks of a loop
+std::size_t asked_nearest;
 void prefetch(const std::byte* at) { asked.push_back(at); }
+void prefetch_nearest(const std::byte* at) {
+  ++asked_nearest;
+  asked.push_back(at);
+}
 
 }  // namespace
 }  // namespace quire
@@ -27,6 +32,7 @@ namespace {
 template <int kLines>
 void ask(const Ahead& ahead, int blocks, int steps) {
   asked.clear();
+  asked_nearest = 0;
   with_prefetcher<kLines>(ahead, blocks, blocks * steps, [&](auto& prefetcher) {
     for (int block = 0; block < blocks; ++block) {
       if (block == blocks / 2) asked_in_half = asked.size();
@@ -45,7 +51,9 @@ void expect_all_lines(std::mt19937_64& random) {
   const std::size_t at = std::uniform_int_distribution<std::size_t>(0, 255)(random);
   const std::size_t first = at / 64;
   const std::size_t last = (at + bytes - 1) / 64;
-  ask<kLines>({memory + at, bytes}, blocks, steps);
+  const bool nearest = random() % 2 == 0;
+  ask<kLines>({memory + at, bytes, nearest}, blocks, steps);
+  ASSERT_EQ(asked_nearest, nearest && kLines >= kNearestLines ? asked.size() : 0);
   std::vector<std::ptrdiff_t> lines;
   for (const std::byte* address : asked) lines.push_back((address - memory) / 64);
   ASSERT_TRUE(std::is_sorted(lines.begin(), lines.end()));
