@@ -472,11 +472,11 @@ std::vector<Case> cases_of(const Options& options) {
                               : quick  ? Counts{256}
                               : decode ? Counts{4096, 16384}
                                        : Counts{4096};
-      const std::vector<CodecPair> codecs = full ? all_codecs()
-                                            : decode
-                                                ? codecs_of({"f16", "bf16", "fp8_e4m3", "fp8_e5m2",
-                                                             "int8", "tq4", "tq2", "dual4/tq4"})
-                                                : codecs_of({"f16", "bf16", "int8", "fp8_e4m3"});
+      const std::vector<CodecPair> codecs =
+          full     ? all_codecs()
+          : decode ? codecs_of({"f16", "bf16", "fp8_e4m3", "fp8_e5m2", "int8", "tq6", "tq5", "tq4",
+                                "tq3", "tq2", "dual6/tq5", "dual5/tq4", "dual4/tq4", "dual3/tq3"})
+                   : codecs_of({"f16", "bf16", "int8", "fp8_e4m3"});
       for (const std::int64_t context : either(options.contexts, contexts)) {
         if (queries > context) {
           fmt::print(stderr,
