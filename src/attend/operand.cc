@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/nearest_cache.h"
+
 namespace quire {
 namespace {
 
@@ -32,6 +34,7 @@ Reader::Reader(const LayerStore& s, Side the_side, int the_head, bool is_sealed,
     ahead_at = rows_place(s, side, head);
     ahead_bytes = head_rows_bytes(s, side);
   }
+  ahead_nearest = ahead_bytes <= nearest_fetch_bytes();
   codec = !sealed ? &float_codec(s.row_type) : side == Side::key ? s.key_codec : s.value_codec;
   dim = side == Side::key ? s.key_dim : s.value_dim;
   split = sealed && shape.parts() == 2 && place.scale_bytes > 0 ? shape.split : dim;

@@ -11,7 +11,6 @@
 #include "attend/layer.h"
 #include "attend/scratch.h"
 #include "base/isa.h"
-#include "base/nearest_cache.h"
 #include "codec/kernel.h"
 
 namespace quire {
@@ -38,8 +37,7 @@ struct Reader {
   // What of a page will be read, to be brought near.
   Ahead ahead(const PageBytes& page) const noexcept {
     const std::byte* from = sealed ? page.sealed : page.rows;
-    if (from == nullptr) return {};
-    return {from + ahead_at, ahead_bytes, fetches_to_nearest_cache()};
+    return from == nullptr ? Ahead{} : Ahead{from + ahead_at, ahead_bytes, ahead_nearest};
   }
 
   const LayerStore* store;
@@ -64,6 +62,7 @@ struct Reader {
   SealedPlace place;
   std::size_t ahead_at;  // in the page's block of this form
   std::size_t ahead_bytes;
+  bool ahead_nearest;  // they fit the nearest cache
 };
 
 // The readers of one side of one head, of both forms.

@@ -7,21 +7,24 @@
 namespace quire {
 namespace {
 
-// KiB of the nearest cache for data, as AMD's processors tell them; others tell 0.
+constexpr unsigned kLargeKib = 48;
+
+// KiB of the nearest cache for data as AMD's processors tell them. Others tell nothing, or in a
+// virtual machine 64, which no AMD processor with AVX2 has.
 unsigned nearest_cache_kib() noexcept {
-  unsigned c = 0;
 #if defined(__x86_64__)
-  unsigned a = 0, b = 0, d = 0;
-  if (__get_cpuid(0x80000005, &a, &b, &c, &d) == 0) return 0;
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (__get_cpuid(0x80000005, &a, &b, &c, &d) != 0) return c >> 24;
 #endif
-  return c >> 24;
+  return 0;
 }
 
 }  // namespace
 
-bool fetches_to_nearest_cache() noexcept {
-  static const bool fetches = nearest_cache_kib() >= 48;
-  return fetches;
+std::size_t nearest_fetch_bytes() noexcept {
+  static const std::size_t bytes =
+      nearest_cache_kib() == kLargeKib ? std::size_t{kLargeKib} * 1024 / 3 : 0;
+  return bytes;
 }
 
 }  // namespace quire
