@@ -56,7 +56,10 @@ class Reference {
  public:
   void meet(std::size_t layer, std::int64_t token, const float* output, std::size_t count) {
     Output& known = outputs_[{layer, token}];
-    if (known.empty()) known.assign(output, output + count);
+    if (known.empty()) {
+      known.assign(output, output + count);
+      return;
+    }
     ASSERT_EQ(known.size(), count);
     if (std::memcmp(known.data(), output, count * sizeof(float)) == 0) {
       ++met_;
@@ -64,6 +67,7 @@ class Reference {
     }
     ADD_FAILURE() << "layer " << layer << ", token " << token << " got other bits";
   }
+  // How many queries got what is known.
   std::int64_t met() const { return met_; }
 
  private:
@@ -166,6 +170,27 @@ void feed_mixed(const LawCase& c, Reference& reference, Random& random) {
       if (taken[p] < parts[p].size()) continue;
       parts.erase(parts.begin() + static_cast<std::ptrdiff_t>(p));
       taken.erase(taken.begin() + static_cast<std::ptrdiff_t>(p));
+    }
+    Step step = run(cache, told, reference);
+    ASSERT_TRUE(step.commit().ok());
+  }
+}
+
+// Feeds story 1 as one of 64 sequences that all have tokens in every step.
+void feed_in_crowd(const LawCase& c, Reference& reference, Random& random) {
+  constexpr std::size_t kCrowd = 64;
+  Cache cache = Cache::create(c.spec).value();
+  std::vector<Sequence> sequences;
+  for (std::size_t i = 0; i < kCrowd; ++i) sequences.push_back(cache.open().value());
+  const std::size_t own = random.index(kCrowd);
+  while (next_of(sequences[own]) < c.tokens) {
+    std::vector<Told> told;
+    for (std::size_t i = 0; i < kCrowd; ++i) {
+      const std::int64_t next = next_of(sequences[i]);
+      const std::int64_t count =
+          i == own ? std::min(c.tokens - next, random.integer(1, 9)) : random.integer(1, 2);
+      const std::vector<Told> part = tell(sequences[i], next, count, i == own ? 1 : 7 + i);
+      told.insert(told.end(), part.begin(), part.end());
     }
     Step step = run(cache, told, reference);
     ASSERT_TRUE(step.commit().ok());
@@ -405,6 +430,21 @@ TEST_P(Law, HoldsForAPrefillOf512) {
   feed_in_steps(c, 512, reference, random);
 }
 
+// One sequence alone and as one of 64.
+TEST_P(Law, HoldsInABatchOf64) {
+  const std::uint64_t seed = announce_seed() + 4000;
+  LawCase c;
+  c.spec.layers = {plain_layer(GetParam(), GetParam(), Pattern::causal())};
+  c.spec.page_tokens = 16;
+  c.tokens = 100;
+  Random random(seed);
+  Reference reference;
+  feed_in_steps(c, 1, reference, random);
+  c.spec.threads = 2;
+  feed_in_crowd(c, reference, random);
+  EXPECT_EQ(reference.met(), c.tokens);
+}
+
 // A cut at a coded point is told before and after, and what is read stays readable.
 TEST_P(Law, CodedCutsAreTold) {
   const bool lossless = is_float(GetParam());
@@ -454,6 +494,28 @@ TEST(LawOfPairs, HoldsForCodecsOfFewerBits) {
       expect_law(c, seed + ++salt, walked);
       if (testing::Test::HasFailure()) return;
     }
+  }
+}
+
+// One token, 8 and 512 at a time, and as one of 64 sequences, for every codec below 8 bits.
+TEST(LawOfPairs, HoldsForAPrefillOf512AndInABatchOf64) {
+  Random random(announce_seed() + 5000);
+  for (const CodecPair& pair :
+       {CodecPair{"tq6", "tq2"}, CodecPair{"tq5", "tq6"}, CodecPair{"dual6", "tq5"},
+        CodecPair{"dual5", "tq4"}, CodecPair{"dual4", "tq3"}, CodecPair{"dual3", "tq3"}}) {
+    SCOPED_TRACE(pair.key + '/' + pair.value);
+    LawCase c;
+    c.spec.layers = {plain_layer(pair.key, pair.value, Pattern::causal())};
+    c.spec.layers[0].key_dim = c.spec.layers[0].value_dim = 32;
+    c.tokens = 600;
+    Reference reference;
+    feed_in_steps(c, 1, reference, random);
+    feed_in_steps(c, 8, reference, random);
+    c.spec.threads = 2;
+    feed_in_steps(c, 512, reference, random);
+    c.tokens = 150;
+    feed_in_crowd(c, reference, random);
+    EXPECT_EQ(reference.met(), 2 * 600 + 150);
   }
 }
 
