@@ -232,8 +232,9 @@ class BenchAttention(Program):
             self.assertGreaterEqual(row["floor_us"] * 1.0001, row["bytes"] / row["read_gbps"] / 1e3)
         decode = [row["codec"] for row in result["rows"] if row["queries"] == 1]
         prefill = [row["codec"] for row in result["rows"] if row["queries"] > 1]
-        self.assertEqual(decode, ["f16", "bf16", "fp8_e4m3", "fp8_e5m2", "int8", "tq4", "tq2",
-                                  "dual4/tq4"])
+        self.assertEqual(decode, ["f16", "bf16", "fp8_e4m3", "fp8_e5m2", "int8", "tq6", "tq5",
+                                  "tq4", "tq3", "tq2", "dual6/tq5", "dual5/tq4", "dual4/tq4",
+                                  "dual3/tq3"])
         self.assertEqual(prefill, ["f16", "bf16", "int8", "fp8_e4m3"])
 
     def test_every_instruction_set_has_its_rates(self):
