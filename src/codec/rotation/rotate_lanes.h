@@ -59,7 +59,7 @@ class LaneRotation {
         const Bits x = bits_of(load<kRow>(row + ch * static_cast<int>(kBytesOf<kRow>)));
         store_floats(y + ch, in_lanes(floats_of(x ^ load_bits(signs_ + ch))));
       }
-      across_lanes(y);
+      across_lanes(y, false);
       last = spread(transform_.last);
     }
     for (int ch = dim; ch % 16 != 0; ++ch) y[ch] = 0.0f;
@@ -90,7 +90,7 @@ class LaneRotation {
       const Bits x = load_bits(y + ch) ^ load_bits(signs_ + ch);
       store_floats(y + ch, in_lanes(floats_of(x)));
     }
-    across_lanes(y);
+    across_lanes(y, false);
     for (int ch = 0; ch < shape_.dim; ch += kLanes) {
       store_floats(y + ch, mul(load_floats(y + ch), spread(transform_.last)));
     }
@@ -100,7 +100,7 @@ class LaneRotation {
     for (int ch = 0; ch < shape_.dim; ch += kLanes) {
       store_floats(y + ch, in_lanes(load_floats(y + ch)));
     }
-    across_lanes(y);
+    across_lanes(y, true);
     for (int ch = 0; ch < shape_.dim; ch += kLanes) {
       const Floats x = mul(load_floats(y + ch), spread(transform_.last));
       store_bits(y + ch, bits_of(x) ^ load_bits(signs_ + ch));
@@ -113,14 +113,19 @@ class LaneRotation {
     if constexpr (kLanes == 16) a = butterfly<8>(a);
     return a;
   }
-  void across_lanes(float* y) const {
+  void across_lanes(float* y, bool back) const {
     int half = kLanes;
     for (; 4 * half <= transform_.block; half *= 4) two_butterflies(y, half);
     if (half < transform_.block) butterflies(y, half);
     int step = transform_.block;
     for (int i = 0; transform_.factors[i] != 0; ++i) {
-      reflect(y, transform_.factors[i], step);
-      step *= transform_.factors[i];
+      const int p = transform_.factors[i];
+      if (p < kFirstPaley) {
+        reflect(y, p, step);
+      } else {
+        apply_paley(y, p, step, back ? p - 1 : 1);
+      }
+      step *= p;
     }
   }
 
@@ -165,6 +170,34 @@ class LaneRotation {
         const Floats taken = mul(sum, part);
         for (int a = 0; a < p; ++a) {
           store_floats(y + ch + a * step, sub(load_floats(y + ch + a * step), taken));
+        }
+      }
+    }
+  }
+
+  void apply_paley(float* y, int p, int step, int turn) const {
+    const Paley paley = paley_of(p);
+    alignas(64) float x[kMaxRotatedDim];  // [p][lane]: steps are whole vectors
+    for (int first = 0; first < shape_.dim; first += p * step) {
+      for (int ch = first; ch < first + step; ch += kLanes) {
+        Floats sum = load_floats(y + ch);
+        store_floats(x, sum);
+        for (int a = 1; a < p; ++a) {
+          const Floats next = load_floats(y + ch + a * step);
+          store_floats(x + a * kLanes, next);
+          sum = add(sum, next);
+        }
+        const Floats of_all = mul(sum, spread(paley.all));
+        for (int a = 0; a < p; ++a) {
+          Floats near = paley.own ? load_floats(x + a * kLanes) : zeros();
+          for (int n = 1, place = a; n < p; ++n) {
+            place += turn;
+            if (place >= p) place -= p;
+            const Floats neighbour = load_floats(x + place * kLanes);
+            near =
+                paley.added[n / 64] >> (n % 64) & 1 ? add(near, neighbour) : sub(near, neighbour);
+          }
+          store_floats(y + ch + a * step, add(mul(near, spread(paley.near)), of_all));
         }
       }
     }

@@ -1,6 +1,7 @@
 #include "codec/rotation/rotation.h"
 
 #include <bit>
+#include <cmath>
 
 namespace quire {
 namespace {
@@ -28,7 +29,28 @@ void reflect(float* at, int p, int step) noexcept {
   }
 }
 
-void transform(float* row, int dim) noexcept {
+// Paley's matrix, of `p` numbers `step` apart, for each of `step` neighbours. `turn`: how far the
+// next neighbour is, 1 or, to turn back, p - 1.
+void apply_paley(float* at, int p, int step, int turn) noexcept {
+  const Paley paley = paley_of(p);
+  float x[kMaxRotatedDim / 2];
+  for (int i = 0; i < step; ++i) {
+    float sum = at[i];
+    for (int a = 1; a < p; ++a) sum += at[a * step + i];
+    const float of_all = sum * paley.all;
+    for (int a = 0; a < p; ++a) x[a] = at[a * step + i];
+    for (int a = 0; a < p; ++a) {
+      float near = paley.own ? x[a] : 0.0f;
+      for (int n = 1, place = a; n < p; ++n) {
+        place = (place + turn) % p;
+        near = paley.added[n / 64] >> (n % 64) & 1 ? near + x[place] : near - x[place];
+      }
+      at[a * step + i] = near * paley.near + of_all;
+    }
+  }
+}
+
+void transform(float* row, int dim, bool back) noexcept {
   const Transform t = transform_of(dim);
   for (int half = 1; half < t.block; half *= 2) {
     for (int first = 0; first < dim; first += 2 * half) {
@@ -45,7 +67,13 @@ void transform(float* row, int dim) noexcept {
   int step = t.block;
   for (const int p : t.factors) {
     if (p == 0) break;
-    for (int first = 0; first < dim; first += p * step) reflect(row + first, p, step);
+    for (int first = 0; first < dim; first += p * step) {
+      if (p < kFirstPaley) {
+        reflect(row + first, p, step);
+      } else {
+        apply_paley(row + first, p, step, back ? p - 1 : 1);
+      }
+    }
     step *= p;
   }
   for (int ch = 0; ch < dim; ++ch) row[ch] *= t.last;
@@ -80,13 +108,25 @@ Transform transform_of(int dim) noexcept {
   return t;
 }
 
+Paley paley_of(int p) noexcept {
+  Paley paley;
+  paley.own = p % 4 == 3;
+  paley.near = 1.0f / std::sqrt(static_cast<float>(paley.own ? p + 1 : p));
+  paley.all = (paley.own ? 1.0f - paley.near : 1.0f) / static_cast<float>(p);
+  for (int root = 1; 2 * root < p; ++root) {
+    const int square = root * root % p;
+    paley.added[square / 64] |= std::uint64_t{1} << square % 64;
+  }
+  return paley;
+}
+
 void rotate(const TileShape& shape, float* row) noexcept {
   apply_signs(shape, row);
-  transform(row, shape.dim);
+  transform(row, shape.dim, false);
 }
 
 void rotate_back(const TileShape& shape, float* row) noexcept {
-  transform(row, shape.dim);
+  transform(row, shape.dim, true);
   apply_signs(shape, row);
 }
 

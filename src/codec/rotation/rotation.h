@@ -1,6 +1,6 @@
 // A rotation that spreads a row over all its channels: random signs, then a fixed transform.
 //
-//     y = T (s x)        x = s (T y)
+//     y = T (s x)        x = s (T' y)
 //
 // Codecs with few levels need it: what is large in one channel becomes a little in all of them, and
 // channels look like independent normal numbers whatever the model made of them. Inner products
@@ -10,19 +10,26 @@
 //
 //   s   ch is negated where bit ch % 64 of word ch / 64 of the seed's random words is set
 //   H   Hadamard over b: for h = 1, 2, 4 .. 2^(k-1), (u, v) at distance h become (u + v, u - v)
-//   G   a reflection over a for each prime factor p of m, smallest first: of p numbers a fixed
-//       distance apart (2^k, then that times the factors before) each loses 2/p of their sum
+//   G   for each prime factor p of m, smallest first, a transform of p numbers a fixed distance
+//       apart (2^k, then that times the factors before)
 //   last, all are multiplied by 2^(-k/2)
 //
-// T is symmetric and its own inverse. The reflection I - (2/p) 11^T is the m-point transform that
-// needs no constants but 2/p. It also spreads better than a Hartley matrix where it matters: a
-// single channel becomes numbers with kurtosis 1 for m = 1, 1.22 for 3, 1.16 for 5, 2.1 for 7,
-// 1.49 for 9 = 3 * 3 (a normal variable has 3). For a large prime p it tends to p: sizes with one,
-// such as 2 * 31, are allowed and spread only inside their blocks of 2^k.
+// For p = 3 and 5, G is a reflection: each number loses 2/p of their sum. Larger p would keep most
+// of a number in its place that way, and take Paley's matrix instead, whose entries are nearly all
+// equal but for their signs: with Q_ij = 1 where j - i is a square modulo p, -1 where it is none,
+// and 0 for j = i, and J of ones,
+//
+//     p mod 4 = 3:   (I + Q) / sqrt(p + 1) + J (1 - 1 / sqrt(p + 1)) / p
+//     p mod 4 = 1:   Q / sqrt(p) + J / p
+//
+// T' is the inverse of T and its transpose: the same, with j - i for i - j. A single channel
+// becomes numbers with kurtosis 1 for m = 1, 1.22 for 3, 1.16 for 5, 1.2 for 7, 1.49 for 9 = 3 * 3,
+// and nearer to 1 for larger p (a normal variable has 3).
 //
 // Every step is an addition, a subtraction or a multiplication of two numbers, in an order that
-// does not depend on the instruction set: sums of p run from the lowest channel up. So vector units
-// that do the same elementwise get the same bits.
+// does not depend on the instruction set: sums of p run from the lowest channel up, those of Q from
+// a channel's own place up and around (down, to turn back). So vector units that do the same
+// elementwise get the same bits. Cost: p additions for each channel where p is 7 or more.
 //
 // Thread-safety: functions of their arguments.
 #pragma once
@@ -50,6 +57,19 @@ struct Transform {
   float last = 1.0f;     // 2^(-k/2)
 };
 Transform transform_of(int dim) noexcept;
+
+// From this prime on a factor has Paley's matrix.
+inline constexpr int kFirstPaley = 7;
+
+// Paley's matrix of p numbers: of each x, all its neighbours around are added or taken away, from
+// it or from 0. That is multiplied by `near`, the sum of all by `all`, and both are added.
+struct Paley {
+  bool own = false;  // whether it begins with x itself
+  float near = 0;
+  float all = 0;
+  std::uint64_t added[kMaxRotatedDim / 128] = {};  // bit n: whether the neighbour at n is added
+};
+Paley paley_of(int p) noexcept;  // Requires: a prime, 7 or more, below kMaxRotatedDim / 2
 
 // Turns row [dim] in place, with shape.seed and shape.dim. Requires: rotates(shape).
 void rotate(const TileShape& shape, float* row) noexcept;
