@@ -327,26 +327,34 @@ void seal_part(const LayerStore& store, Side side, int head, const std::byte* fr
   if (scratch != nullptr) stream_copy(part.data, data, bytes);
 }
 
-void reseal_slot(const LayerStore& store, Side side, const std::byte* rounded, int count, int slot,
-                 std::byte* sealed) {
-  const auto dim = static_cast<std::size_t>(stored_dim(store, side));
+void reseal(const LayerStore& store, Side side, const std::byte* rows, bool has_all, int slots,
+            int first, int count, std::byte* sealed) {
+  const auto dim = static_cast<std::ptrdiff_t>(stored_dim(store, side));
   const Codec& codec = codec_of(store, side);
-  std::vector<float> row(dim);
-  std::vector<float> page;
+  const bool alone = codec.encode_slot != nullptr;
+  if (!alone && has_all) {
+    first = 0;
+    count = slots;
+  }
+  std::vector<float> page(static_cast<std::size_t>(slots * dim));
   for (int head = 0; head < store.heads; ++head) {
-    const std::byte* from = rows_to_read(store, side, head, rounded);
-    for (std::size_t c = 0; c < dim; ++c) row[c] = load_element(store.row_type, from, c);
     const TileShape tile = store.tile(side, head);
     const SealedPart part = sealed_part(store, side, head, sealed);
-    if (codec.encode_slot != nullptr) {
-      codec.encode_slot(tile, row.data(), slot, part.data, part.scales);
+    if (!alone && count < slots) {
+      codec.decode(tile, part.data, part.scales, 0, slots, page.data());
+    }
+    const std::byte* from = rows_to_read(store, side, head, rows);
+    for (std::ptrdiff_t i = first * dim; i < (first + count) * dim; ++i) {
+      page[static_cast<std::size_t>(i)] =
+          load_element(store.row_type, from, static_cast<std::size_t>(i));
+    }
+    if (!alone) {
+      codec.encode(tile, page.data(), slots, part.data, part.scales);
       continue;
     }
-    page.resize(static_cast<std::size_t>(count) * dim);
-    codec.decode(tile, part.data, part.scales, 0, count, page.data());
-    std::copy(row.begin(), row.end(),
-              page.begin() + static_cast<std::ptrdiff_t>(slot) * static_cast<std::ptrdiff_t>(dim));
-    codec.encode(tile, page.data(), count, part.data, part.scales);
+    for (int slot = first; slot < first + count; ++slot) {
+      codec.encode_slot(tile, page.data() + slot * dim, slot, part.data, part.scales);
+    }
   }
 }
 

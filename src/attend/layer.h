@@ -120,10 +120,11 @@ void seal(const LayerStore& store, const std::byte* rows, int count, std::byte* 
 void seal_part(const LayerStore& store, Side side, int head, const std::byte* from, int count,
                std::byte* sealed, Scratch* scratch = nullptr, Isa isa = chosen_isa());
 
-// Puts row 0 of `rounded`, all heads of one side, at `slot` of sealed bytes made of `count` slots.
-// Codecs that look at the whole page encode it again from what it decodes to.
-void reseal_slot(const LayerStore& store, Side side, const std::byte* rounded, int count, int slot,
-                 std::byte* sealed);
+// Seals slots [first, first + count) of one side again, all heads, from `rows`, a page of rows: of
+// `slots` in all. Codecs that look at the whole page encode it again, the other slots from `rows`
+// too where it has them (`has_all`), or else from what they decode to.
+void reseal(const LayerStore& store, Side side, const std::byte* rows, bool has_all, int slots,
+            int first, int count, std::byte* sealed);
 
 // Decodes slots [first, first + count) of one head and side to f32 [count][dim], where dim is
 // key_dim or value_dim.

@@ -1,6 +1,7 @@
 // Moving tokens of layers whose keys a caller's function rotates: their pages are made anew, with
 // the keys of those layers rewritten and everything else copied as it is.
 
+#include <algorithm>
 #include <vector>
 
 #include "base/error.h"
@@ -9,16 +10,48 @@
 namespace quire {
 namespace {
 
-// The present keys of one slot, [head][dim] in f32, from rows if there are any.
-void read_slot(const LayerStore& store, const Page& page, bool rows, int slot, float* out) {
-  for (int head = 0; head < store.heads; ++head) {
-    float* row = out + static_cast<std::ptrdiff_t>(head) * store.key_dim;
+// The present keys of `count` slots, [head][slot][dim] in f32, from rows if there are any.
+std::vector<float> read_keys(const LayerStore& store, const Page& page, bool rows, int first,
+                             int count) {
+  const std::size_t head_floats =
+      static_cast<std::size_t>(count) * static_cast<std::size_t>(store.key_dim);
+  std::vector<float> keys(static_cast<std::size_t>(store.heads) * head_floats);
+  float* to = keys.data();
+  for (int head = 0; head < store.heads; ++head, to += head_floats) {
     if (rows) {
-      read_rows(store, Side::key, head, page.rows, slot, 1, row);
+      read_rows(store, Side::key, head, page.rows, first, count, to);
     } else {
-      read_sealed(store, Side::key, head, page.sealed, slot, 1, row);
+      read_sealed(store, Side::key, head, page.sealed, first, count, to);
     }
   }
+  return keys;
+}
+
+// Rewrites the keys of the slots that a run shows. `rotate` moves one slot's keys, [head][dim].
+template <class Rotate>
+Result<void> rewrite_keys(const LayerStore& store, const Run& run, Page& page,
+                          const Rotate& rotate) {
+  const std::vector<float> before = read_keys(store, page, run.rows, run.first, run.count);
+  std::vector<std::byte> rounded;
+  std::byte* rows = page.rows;
+  if (!run.rows) {
+    rounded.resize(store.rows_offset + store.rows_bytes);
+    rows = rounded.data();
+  }
+  const std::ptrdiff_t dim = store.key_dim;
+  std::vector<float> keys(static_cast<std::size_t>(store.heads * dim));
+  for (int i = 0; i < run.count; ++i) {
+    for (int head = 0; head < store.heads; ++head) {
+      std::copy_n(before.data() + (head * run.count + i) * dim, dim, keys.data() + head * dim);
+    }
+    rotate(run.first + i, keys.data());
+    const auto view = TensorView::dense(keys.data(), DType::f32, 1, store.heads, dim);
+    QUIRE_CHECK(write_row(store, Side::key, view, 0, rows, run.first + i));
+  }
+  if (page.sealed != nullptr) {
+    reseal(store, Side::key, rows, run.rows, page.slots, run.first, run.count, page.sealed);
+  }
+  return {};
 }
 
 }  // namespace
@@ -62,21 +95,11 @@ Result<void> History::rotate_by_function(std::size_t g, std::int64_t from, std::
       const LayerStore& store = layer.store;
       const RotateFunction& rotate =
           layout_->spec.layers[static_cast<std::size_t>(owner)].rotation.function;
-      std::vector<float> keys(static_cast<std::size_t>(store.heads) *
-                              static_cast<std::size_t>(store.key_dim));
-      std::vector<std::byte> rounded(store.rows_offset + store.rows_bytes);
-      for (int slot = run.first; slot < run.first + run.count; ++slot) {
+      failure = rewrite_keys(store, run, *made, [&](int slot, float* keys) {
         const std::int64_t to = run.page->positions[slot] + moved.turn;
-        read_slot(store, *made, run.rows, slot, keys.data());
-        rotate(owner, keys.data(), store.heads, store.key_dim, to + move, to);
-        const auto view = TensorView::dense(keys.data(), DType::f32, 1, store.heads, store.key_dim);
-        failure = write_row(store, Side::key, view, 0, rounded.data(), 0);
-        if (!failure.ok()) return;
-        if (run.rows) failure = write_row(store, Side::key, view, 0, made->rows, slot);
-        if (made->sealed != nullptr) {
-          reseal_slot(store, Side::key, rounded.data(), made->slots, slot, made->sealed);
-        }
-      }
+        rotate(owner, keys, store.heads, store.key_dim, to + move, to);
+      });
+      if (!failure.ok()) return;
     }
   });
   if (!failure.ok()) return failure;

@@ -240,16 +240,19 @@ namespace {
 // rounds them; sealed bytes follow.
 Result<void> overwrite_slot(const LayerStore& store, Page& page, int slot, const TensorView& key,
                             const TensorView& value) {
-  std::vector<std::byte> rounded(store.rows_offset + store.rows_bytes);
+  std::vector<std::byte> rounded;
+  std::byte* rows = page.rows;
+  if (rows == nullptr) {
+    rounded.resize(store.rows_offset + store.rows_bytes);
+    rows = rounded.data();
+  }
   for (const Side side : {Side::key, Side::value}) {
     if (store.mla && side == Side::value) continue;
-    const TensorView& view = side == Side::key ? key : value;
-    QUIRE_CHECK(write_row(store, side, view, 0, rounded.data(), 0, "overwrite"));
-    if (page.rows != nullptr) {
-      QUIRE_CHECK(write_row(store, side, view, 0, page.rows, slot, "overwrite"));
+    QUIRE_CHECK(
+        write_row(store, side, side == Side::key ? key : value, 0, rows, slot, "overwrite"));
+    if (page.sealed != nullptr) {
+      reseal(store, side, rows, page.rows != nullptr, page.slots, slot, 1, page.sealed);
     }
-    if (page.sealed != nullptr)
-      reseal_slot(store, side, rounded.data(), page.slots, slot, page.sealed);
   }
   return {};
 }

@@ -129,6 +129,27 @@ TEST(Overwrite, OfATokenCodedWithItsPageEncodesThePageAgain) {
   }
 }
 
+// As long as a page has its rows they are what it is encoded from, so that nothing adds up.
+TEST(Overwrite, OfATokenWhosePageHasRowsLeavesTheOthersCodes) {
+  CacheSpec spec = small_spec(1);
+  spec.set_codec("dual3", "f16");
+  spec.layers[0].key_dim = 64;
+  spec.page_tokens = 16;
+  spec.rollback = 32;
+  Cache cache = Cache::create(spec).value();
+  const Sequence sequence = filled(cache, 32);
+  const std::vector<float> keys = read_all(sequence, 0, Side::key);
+  const Rows key = known_rows(spec.layers[0], 0, Side::key, {5});
+  const Rows value = known_rows(spec.layers[0], 0, Side::value, {5});
+  const Pair row = other_row(spec, 0, 5);
+  for (int i = 0; i < 3; ++i) {
+    sequence.overwrite(0, 5, row.key.view(), row.value.view()).value();
+    EXPECT_NE(read_all(sequence, 0, Side::key), keys);
+    sequence.overwrite(0, 5, key.view(), value.view()).value();
+    EXPECT_EQ(read_all(sequence, 0, Side::key), keys);
+  }
+}
+
 TEST(Overwrite, OfAnMlaLayerTakesTheLatent) {
   CacheSpec spec = CacheSpec::mla(1, 2, 6, 4);
   spec.set_codec("f32", "f32");

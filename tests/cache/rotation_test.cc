@@ -319,6 +319,44 @@ TEST(RotateFunction, MovesAPageInPieces) {
   }
 }
 
+// Sum of squares of differences over that of `exact`.
+double relative_error(const std::vector<float>& found, const std::vector<float>& exact) {
+  EXPECT_EQ(found.size(), exact.size());
+  double error = 0;
+  double energy = 0;
+  for (std::size_t i = 0; i < exact.size(); ++i) {
+    error += std::pow(double{found[i]} - exact[i], 2);
+    energy += std::pow(double{exact[i]}, 2);
+  }
+  return error / energy;
+}
+
+// Whatever the codec, a page is encoded once more, and not once for each of its tokens.
+TEST(RotateFunction, EncodesAPageOnce) {
+  for (const std::string& codec : codec_names()) {
+    CacheSpec spec = small_spec();
+    spec.set_codec(codec, "f16");
+    spec.layers[0].key_dim = 64;
+    spec.layers[0].rotation =
+        Rotation::with_function([](int, float*, int, int, std::int64_t, std::int64_t) {});
+    spec.page_tokens = 32;
+    for (const int rollback : {0, 64}) {  // pages of codes alone, and with rows
+      spec.rollback = rollback;
+      Cache cache = Cache::create(spec).value();
+      const Sequence sequence = filled(cache, 96);
+      const std::vector<float> exact = known_rows(spec.layers[0], 0, Side::key, range(32, 96)).data;
+      const std::vector<float> all = read_all(sequence, 0, Side::key);
+      const std::vector<float> before(all.begin() + 32 * 2 * 64, all.end());
+      sequence.remove(0, 32).value();
+      const std::vector<float> after = read_all(sequence, 0, Side::key);
+      if (rollback > 0) {
+        EXPECT_EQ(after, before) << codec;
+      }
+      EXPECT_LE(relative_error(after, exact), 2.5 * relative_error(before, exact)) << codec;
+    }
+  }
+}
+
 TEST(RotateFunction, AKeyItMakesThatIsNotFiniteIsRefusedAndChangesNothing) {
   CacheSpec spec = small_spec();
   spec.layers[0].rotation =
