@@ -144,6 +144,7 @@ struct ReadRange {
 // How gather writes. For one sequence the shape is [token][head][dim] or [head][token][dim]; for
 // several it is [sequence][head][token][dim] (head_major only), each padded with zeros to the
 // longest. `transpose_values` swaps the last two axes of head_major values: [head][dim][token].
+// Numbers that `dtype` does not hold become the largest that it does.
 struct GatherFormat {
   DType dtype = DType::f32;
   Layout layout = Layout::token_major;
@@ -273,7 +274,9 @@ class QUIRE_API Sequence {
   Result<Cut> shift_left(std::int64_t count) const;   // drops the first `count`, moves the rest
   // Removes [begin, end); later tokens move down by end - begin, or stay when `leave_gap`.
   Result<Cut> remove(std::int64_t begin, std::int64_t end, bool leave_gap = false) const;
-  // Replaces one stored token of one layer; sequences that share the page keep the old one.
+  // Replaces one stored token of one layer; sequences that share the page keep the old one. Codecs
+  // that look at a whole page (dual) encode it again: where its rows are gone, from what it decodes
+  // to, so that the other tokens lose a little each time.
   Result<void> overwrite(int layer, std::int64_t position, const TensorView& key,
                          const TensorView& value) const;
   Result<void> close() const;

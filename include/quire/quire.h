@@ -435,8 +435,10 @@ QUIRE_API quire_status quire_sequence_shift_left(quire_cache* cache, quire_seque
 QUIRE_API quire_status quire_sequence_remove(quire_cache* cache, quire_sequence_id sequence,
                                              int64_t begin, int64_t end, int leave_gap,
                                              quire_cut* cut);
-/* Replaces one stored token of one layer; sequences that share the page keep the old one. The
- * tensors have one token; `value` is null for an MLA layer. */
+/* Replaces one stored token of one layer; sequences that share the page keep the old one. Codecs
+ * that look at a whole page (dual) encode it again: where its rows are gone, from what it decodes
+ * to, so that the other tokens lose a little each time. The tensors have one token; `value` is null
+ * for an MLA layer. */
 QUIRE_API quire_status quire_sequence_overwrite(quire_cache* cache, quire_sequence_id sequence,
                                                 int layer, int64_t position,
                                                 const quire_tensor* key, const quire_tensor* value);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
 #include "base/error.h"
 #include "base/numbers.h"
@@ -41,11 +42,24 @@ Result<void> check_buffer(const char* side, std::int64_t needed, std::int64_t gi
               needed, given);
 }
 
+// What a type holds at most. Codes may stand for a little more than the rows they were made of.
+float largest_finite(DType dtype) noexcept {
+  switch (dtype) {
+    case DType::f16:
+      return 65504.0f;
+    case DType::bf16:
+      return 0x1.fep127f;
+    default:
+      return std::numeric_limits<float>::max();
+  }
+}
+
 void write_side(const Layer& layer, Side side, const GatherSource& source,
                 const GatherFormat& format, std::int64_t columns, std::byte* out) {
   const int heads = layer.store.heads;
   const int dim = side == Side::key ? layer.store.key_dim : layer.store.value_dim;
   const Strides strides = strides_of(format, side, columns, heads, dim);
+  const float most = largest_finite(format.dtype);
   std::vector<float> rows;
   for (int head = 0; head < heads; ++head) {
     std::int64_t column = 0;
@@ -58,7 +72,8 @@ void write_side(const Layer& layer, Side side, const GatherSource& source,
         for (int c = 0; c < dim; ++c) {
           const std::int64_t index =
               column * strides.column + head * strides.head + c * strides.channel;
-          store_element(format.dtype, out, static_cast<std::size_t>(index), *row++);
+          store_element(format.dtype, out, static_cast<std::size_t>(index),
+                        std::clamp(*row++, -most, most));
         }
       }
     }
