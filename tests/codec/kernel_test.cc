@@ -300,6 +300,27 @@ TEST(Kernel, MixOfARangeIsThatOfThePageWithNoWeightElsewhere) {
                 {64, 96});
 }
 
+// The largest floats round to an infinite bf16.
+TEST(Kernel, TheLargestQueriesHaveScores) {
+  constexpr int kDim = 32;
+  for (const char* name : {"f32", "f16", "bf16", "fp8_e4m3", "fp8_e5m2", "int8"}) {
+    for (const Isa isa : isas_found()) {
+      std::vector<float> rows(16 * kDim, 0.0f);
+      for (int slot = 0; slot < 16; ++slot) rows[size_of(slot * kDim + slot)] = 0x1p-9f;
+      const Page page(*find_codec(name), isa, {Side::key, 16, kDim, 0}, rows);
+      std::vector<float> query(kDim, 1.0f);
+      query[3] = std::numeric_limits<float>::max();
+      query[5] = -query[3];
+      const std::vector<float> found = scores(page, query);
+      for (int slot = 0; slot < 16; ++slot) {
+        const float expected = slot == 3 ? query[3] * 0x1p-9f : slot == 5 ? query[5] * 0x1p-9f : 0;
+        ASSERT_NEAR(found[size_of(slot)] / query[3], expected / query[3], 1e-6)
+            << name << ' ' << name_of(isa) << ' ' << slot;
+      }
+    }
+  }
+}
+
 TEST(Kernel, BrokenQueriesGiveNoFiniteScoreAndHarmNoOtherRow) {
   std::mt19937_64 random(test::announce_seed());
   for_each_page(Side::key,

@@ -35,6 +35,12 @@ struct Bf16DotOps : F32Ops {
   QUIRE_INLINE static void add(Sum& sum, Operand x, Weight w) { sum = _mm512_dpbf16_ps(sum, x, w); }
 };
 
+// What is left of the largest floats is then finite too.
+Floats within_bf16(Floats a) {
+  const Floats most = spread(0x1.fep127f);
+  return _mm512_max_ps(sub(zeros(), most), _mm512_min_ps(most, a));  // a NaN stays
+}
+
 void store_bf16(std::byte* to, Floats a) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(to),
                       reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(a)));
@@ -50,8 +56,9 @@ void prepare(const float* query, int dim, int, std::byte* prepared) noexcept {
     const int left = dim - c < kLanes ? dim - c : kLanes;
     const auto mask = static_cast<__mmask16>((1u << left) - 1u);
     const Floats q = _mm512_maskz_loadu_ps(mask, query + c);
-    const Floats off = sub(q, round_to_bf16(q));
-    store_bf16(rounded + c * 2, q);
+    const Floats near = within_bf16(q);
+    const Floats off = sub(q, round_to_bf16(near));
+    store_bf16(rounded + c * 2, near);
     store_bf16(rest + c * 2, off);
     // Not equal to 0: NaN too.
     some_left |= _mm512_cmp_ps_mask(off, zeros(), _CMP_NEQ_UQ);
