@@ -119,9 +119,8 @@ Result<const Codec*> check_codec(int index, const LayerSpec& layer, int page_tok
     return codec;
   }
   if (!is_key && !codec->encodes_values) {
-    return wrong(
-        "layer {}: {} encodes keys only, and is the codec of values; these encode them: {}", index,
-        name, names_of_codecs([](const Codec& c) { return c.encodes_values; }));
+    return wrong("layer {}: {}", index,
+                 parse_codec(layer.codec.key + '/' + name).error().text);  // the pair to write
   }
   const TileShape tile{side, page_tokens, is_key ? layer.key_dim : layer.value_dim};
   if (codec->takes != nullptr && !codec->takes(tile)) {

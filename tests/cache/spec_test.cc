@@ -128,7 +128,8 @@ TEST(Spec, EveryCodecEncodesKeysAndAllButSomeEncodeValues) {
       spec.set_codec(key, value);
       const Result<Cache> cache = Cache::create(spec);
       if (keys_only(value)) {
-        EXPECT_TRUE(fails(cache, ErrorCode::invalid_spec, {"layer 0", value, "keys only", "int8"}));
+        EXPECT_TRUE(fails(cache, ErrorCode::invalid_spec,
+                          {"layer 0", value + " encodes keys only; write " + key + "/tq"}));
       } else {
         EXPECT_TRUE(succeeds(cache)) << key << "/" << value;
       }
