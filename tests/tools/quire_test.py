@@ -16,7 +16,7 @@ CODECS = ["f32", "f16", "bf16", "fp8_e4m3", "fp8_e5m2", "int8", "tq6", "tq5", "t
 KEYS_ONLY = ["dual6", "dual5", "dual4", "dual3"]
 PRESETS = {"safe": "dual6/tq5", "balanced": "dual4/tq4", "small": "dual4/tq3", "tiny": "dual3/tq3"}
 # What encodes keys and values, by itself or as a pair.
-WHOLE = [codec for codec in CODECS if codec not in KEYS_ONLY] + list(PRESETS.values())
+WHOLE = [codec for codec in CODECS if codec not in KEYS_ONLY] + [*PRESETS.values(), "dual5/tq4"]
 
 
 def quire(*arguments, **options):
@@ -235,7 +235,7 @@ class BenchAttention(Program):
         self.assertEqual(decode, ["f16", "bf16", "fp8_e4m3", "fp8_e5m2", "int8", "tq6", "tq5",
                                   "tq4", "tq3", "tq2", "dual6/tq5", "dual5/tq4", "dual4/tq4",
                                   "dual3/tq3"])
-        self.assertEqual(prefill, ["f16", "bf16", "int8", "fp8_e4m3"])
+        self.assertEqual(prefill, ["f16", "bf16", "int8", "fp8_e4m3", "tq4", "dual4/tq4"])
 
     def test_every_instruction_set_has_its_rates(self):
         for isa in self.parsed("info")["isas_found"]:

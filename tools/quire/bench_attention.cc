@@ -476,7 +476,7 @@ std::vector<Case> cases_of(const Options& options) {
           full     ? all_codecs()
           : decode ? codecs_of({"f16", "bf16", "fp8_e4m3", "fp8_e5m2", "int8", "tq6", "tq5", "tq4",
                                 "tq3", "tq2", "dual6/tq5", "dual5/tq4", "dual4/tq4", "dual3/tq3"})
-                   : codecs_of({"f16", "bf16", "int8", "fp8_e4m3"});
+                   : codecs_of({"f16", "bf16", "int8", "fp8_e4m3", "tq4", "dual4/tq4"});
       for (const std::int64_t context : either(options.contexts, contexts)) {
         if (queries > context) {
           fmt::print(stderr,

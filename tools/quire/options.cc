@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cctype>
 #include <charconv>
 #include <string_view>
@@ -69,6 +70,12 @@ std::vector<CodecPair> all_codecs() {
     if (const Result<CodecPair> codec = parse_codec(name)) codecs.push_back(*codec);
   }
   for (const CodecPreset& preset : codec_presets()) codecs.push_back(preset.codec);
+  // Keys of which no preset speaks.
+  for (const std::string& name : codec_names()) {
+    const bool known = std::any_of(codecs.begin(), codecs.end(),
+                                   [&](const CodecPair& codec) { return codec.key == name; });
+    if (!known) codecs.push_back(codec_of(name + "/tq4"));
+  }
   return codecs;
 }
 
