@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstdio>
 #include <random>
 #include <string>
 #include <string_view>
@@ -39,16 +38,27 @@ double logit_error(const Codec& codec, Isa isa, int dim) {
   return std::sqrt(error / energy);
 }
 
-TEST(OperandError, Is2PercentWith8BitsAndNextToNothingWith15) {
+// What queries in 8 bits cost depends on how many steps the levels take. AVX2 adds products up in
+// 16 bits, for which tq has fewer steps and shorter queries; dual has neither.
+double most(std::string_view codec, Isa isa) {
+  if (codec == "int8" || codec == "dual6") return 0.0005;  // 15 bits
+  if (codec.starts_with("dual")) return 0.01;
+  const bool short_sums = isa == Isa::avx2;
+  if (codec == "tq5") return short_sums ? 0.013 : 0.0108;
+  if (codec == "tq4") return short_sums ? 0.0145 : 0.01;
+  if (codec == "tq3") return short_sums ? 0.0105 : 0.0085;
+  return 0.0085;
+}
+
+TEST(OperandError, IsAPercentWith8BitsAndNextToNothingWith15) {
   int measured = 0;
   for (const Codec* codec : all_codecs()) {
     const std::string_view name = codec->name;
-    const bool words = name == "int8" || name == "dual6";
-    if (!words && !name.starts_with("tq") && !name.starts_with("dual")) continue;
+    if (name != "int8" && !name.starts_with("tq") && !name.starts_with("dual")) continue;
     for (const Isa isa : isas_found()) {
       for (const int dim : {64, 80, 128, 256}) {
         const double error = logit_error(*codec, isa, dim);
-        EXPECT_LT(error, words ? 0.0005 : 0.02) << name << ' ' << name_of(isa) << ", dim " << dim;
+        EXPECT_LT(error, most(name, isa)) << name << ' ' << name_of(isa) << ", dim " << dim;
         EXPECT_GT(error, 0) << name;
         ++measured;
       }
