@@ -194,6 +194,23 @@ TEST(Codec, BytesMayLieAtAnyAddress) {
   }
 }
 
+// As sealed pages travel: nothing but their bytes is kept, and they come to lie elsewhere.
+TEST(Codec, CopiedBytesDecodeToTheSameBits) {
+  std::mt19937_64 random(test::announce_seed());
+  test::for_each_case([&](const Codec& codec, const TileShape& shape) {
+    Sealed sealed = test::encode(codec, shape, test::random_rows(shape, random));
+    const auto expected = test::decode(codec, shape, sealed, 0, shape.slots);
+    Bytes carried = sealed.data;
+    carried.insert(carried.end(), sealed.scales.begin(), sealed.scales.end());
+    for (Bytes* bytes : {&sealed.data, &sealed.scales}) {
+      std::fill(bytes->begin(), bytes->end(), std::byte{0x5a});
+    }
+    const auto scales = carried.begin() + static_cast<std::ptrdiff_t>(sealed.data.size());
+    const Sealed arrived{{carried.begin(), scales}, {scales, carried.end()}};
+    ASSERT_TRUE(test::same_bits(test::decode(codec, shape, arrived, 0, shape.slots), expected));
+  });
+}
+
 TEST(Codec, LosslessCodecsGiveRowsBackBitForBit) {
   std::mt19937_64 random(test::announce_seed());
   int lossless = 0;

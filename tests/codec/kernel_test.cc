@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <functional>
@@ -180,6 +181,42 @@ TEST(Kernel, ExpandedPagesGiveTheSameBits) {
     const std::vector<float> keep(13, 0.5f);
     EXPECT_TRUE(same_bits(mix(page, weights, keep, o, true), mix(page, weights, keep, o, false)));
   });
+}
+
+// Into a page that held other rows, as sealed pages travel.
+TEST(Kernel, CopiedBytesGiveTheSameBits) {
+  std::mt19937_64 random(test::announce_seed());
+  const auto check = [&](const Codec& codec, Isa isa, const TileShape& shape) {
+    Page from(codec, isa, shape, page_rows(random, shape));
+    Page to(codec, isa, shape, page_rows(random, shape));
+    const bool keys = shape.side == Side::key;
+    constexpr int kRows = 5;
+    const std::vector<float> in =
+        keys ? normals(random, kRows * shape.dim) : random_weights(random, kRows * shape.slots);
+    const std::vector<float> o = normals(random, kRows * shape.dim);
+    const std::vector<float> keep = random_weights(random, kRows);
+    const auto products = [&](const Page& page) {
+      std::vector<std::vector<float>> all;
+      for (const bool of_expanded : page.forms()) {
+        all.push_back(keys ? scores(page, in, of_expanded) : mix(page, in, keep, o, of_expanded));
+      }
+      return all;
+    };
+    const auto expected = products(from);
+    const auto before = products(to);
+    to.sealed = from.sealed;
+    for (test::Bytes* bytes : {&from.sealed.data, &from.sealed.scales, &from.expanded}) {
+      std::fill(bytes->begin(), bytes->end(), std::byte{0x5a});
+    }
+    if (to.expands()) to.kernel->expand(shape.side, to.side(false), to.expanded.data());
+    const auto found = products(to);
+    for (std::size_t form = 0; form < expected.size(); ++form) {
+      EXPECT_TRUE(same_bits(found[form], expected[form]));
+      EXPECT_FALSE(same_bits(before[form], expected[form]));
+    }
+  };
+  for_each_page(Side::key, check, {48});
+  for_each_page(Side::value, check, {48});
 }
 
 // A latent may be split anywhere.
