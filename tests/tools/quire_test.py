@@ -24,6 +24,18 @@ def quire(*arguments, **options):
                           **options)
 
 
+def key_table_of_the_readme():
+    """Numbers behind each codec of "What codes do to keys alone": bits, mse and divergences."""
+    rows = {}
+    with open(os.path.join(os.path.dirname(__file__), "../../README.md"), encoding="utf-8") as file:
+        table = itertools.dropwhile(lambda line: not line.startswith("| keys | bits | mse |"), file)
+        for line in itertools.takewhile(str.strip, table):
+            codec, *numbers = (cell.strip() for cell in line.strip().strip("|").split("|"))
+            if codec in CODECS:
+                rows[codec] = [float(number) for number in numbers]
+    return rows
+
+
 class Program(unittest.TestCase):
     def succeed(self, *arguments):
         result = quire(*arguments)
@@ -430,6 +442,34 @@ class BenchCodec(Program):
             for found in (row, expected):
                 del found["encode_gbps"], found["decode_gbps"]
             self.assertEqual(row, expected)
+
+    def assert_near(self, found, expected, part):
+        self.assertAlmostEqual(found, expected, delta=part * abs(expected))
+
+    def test_whole_runs_give_the_numbers_of_theory_and_of_the_readme(self):
+        rows = self.parsed("bench", "codec", "--codec", "q8_0,tq4,dual4", "--head-dim", "64")["rows"]
+        by_case = {(row["codec"], row["side"]): row for row in rows}
+        for codec in ("q8_0", "tq4", "dual4"):
+            row = by_case[codec, "key"]
+            bits, *expected = key_table_of_the_readme()[codec]
+            self.assertEqual(row["sealed_bits"], bits)
+            for field, number in zip(("mse", *self.KL), expected, strict=True):
+                with self.subTest(codec=codec, field=field):
+                    self.assert_near(row[field], number, 0.1)  # the table has two digits
+        # What tq4 makes of 64 channels that are normal numbers.
+        for side, mse in (("key", 0.00895), ("value", 0.00886)):
+            row = by_case["tq4", side]
+            self.assert_near(row["mse"], mse, 0.02)
+            self.assert_near(row["variance"], mse, 0.04)
+        # The smallest error is at a right angle to what is stored, so that values lose its square.
+        self.assertLess(abs(by_case["tq4", "key"]["bias"]), 2e-4)
+        self.assert_near(by_case["tq4", "value"]["bias"], -0.00886, 0.02)
+
+    def test_keys_of_tq_have_no_bias(self):
+        for dim in (64, 128):
+            for bits in (2, 3, 4, 5, 6):
+                row = self.by_case[f"tq{bits}", "key", dim]
+                self.assertLess(abs(row["bias"]), 0.01 * row["mse"] ** 0.5, f"{bits} bits, {dim}")
 
     def test_options_narrow_the_run(self):
         rows = self.parsed(*self.QUICK, "--codec", "dual3,int8", "--head-dim", "32,80")["rows"]
