@@ -64,7 +64,7 @@ BlockWalk::BlockWalk(const AttendTask& task, HeadRange heads, WalkRoom& room)
       head_rows_(task.queries.size() * group_),
       slots_(tile_ceil(task.store->page_tokens)),
       o_stride_(tile_ceil(task.store->value_dim)),
-      many_(head_rows_ >= kManyRows),
+      many_(head_rows_ >= task.many_rows),
       scale_(scale_left(task.math) * kLog2E),
       room_(room) {
   room.keys.forget();

@@ -20,9 +20,6 @@ inline constexpr int kSlotTile = 16;
 inline int tile_floor(int slot) noexcept { return slot / kSlotTile * kSlotTile; }
 inline int tile_ceil(int slot) noexcept { return (slot + kSlotTile - 1) / kSlotTile * kSlotTile; }
 
-// Rows for which it pays to expand a page.
-inline constexpr std::size_t kManyRows = 12;
-
 // Where a page of a slice lies; what decides which operand it is.
 struct PageBytes {
   const std::byte* rows = nullptr;

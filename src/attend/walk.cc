@@ -80,7 +80,7 @@ void attend_logits(const AttendTask& task, int kv_head, float* out, std::int64_t
       add_stretches(seen, stretches);
       for (const Stretch& stretch : stretches) {
         keys.make(readers.of(stretch.sealed), bytes_of_page(slice), slice.first + slice.count,
-                  static_cast<std::size_t>(rows) >= kManyRows);
+                  static_cast<std::size_t>(rows) >= task.many_rows);
         const auto first_row = static_cast<std::int64_t>(stretch.first) * group.count;
         keys.products().scores(
             keys.side(), stretch.first_slot, stretch.end_slot,
