@@ -503,7 +503,8 @@ QUIRE_API quire_status quire_sequence_for_each(const quire_cache* cache, quire_s
 
 /* How gather writes. For one sequence the shape is [token][head][dim] or [head][token][dim]; for
  * several it is [sequence][head][token][dim] (head major only), each padded with zeros to the
- * longest. Where a function takes one, null means the defaults. */
+ * longest. Numbers that `dtype` does not hold become the largest that it does. Where a function
+ * takes one, null means the defaults. */
 typedef struct quire_gather_format {
   size_t struct_size;
   quire_dtype dtype;

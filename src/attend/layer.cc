@@ -331,29 +331,21 @@ void reseal(const LayerStore& store, Side side, const std::byte* rows, bool has_
             int first, int count, std::byte* sealed) {
   const auto dim = static_cast<std::ptrdiff_t>(stored_dim(store, side));
   const Codec& codec = codec_of(store, side);
-  const bool alone = codec.encode_slot != nullptr;
-  if (!alone && has_all) {
-    first = 0;
-    count = slots;
-  }
   std::vector<float> page(static_cast<std::size_t>(slots * dim));
   for (int head = 0; head < store.heads; ++head) {
     const TileShape tile = store.tile(side, head);
     const SealedPart part = sealed_part(store, side, head, sealed);
-    if (!alone && count < slots) {
+    if (codec.encode_slot != nullptr) {
+      read_rows(store, side, head, rows, first, count, page.data());
+      for (int i = 0; i < count; ++i) {
+        codec.encode_slot(tile, page.data() + i * dim, first + i, part.data, part.scales);
+      }
+    } else if (has_all) {
+      seal_part(store, side, head, rows_to_read(store, side, head, rows), slots, sealed);
+    } else {
       codec.decode(tile, part.data, part.scales, 0, slots, page.data());
-    }
-    const std::byte* from = rows_to_read(store, side, head, rows);
-    for (std::ptrdiff_t i = first * dim; i < (first + count) * dim; ++i) {
-      page[static_cast<std::size_t>(i)] =
-          load_element(store.row_type, from, static_cast<std::size_t>(i));
-    }
-    if (!alone) {
+      read_rows(store, side, head, rows, first, count, page.data() + first * dim);
       codec.encode(tile, page.data(), slots, part.data, part.scales);
-      continue;
-    }
-    for (int slot = first; slot < first + count; ++slot) {
-      codec.encode_slot(tile, page.data() + slot * dim, slot, part.data, part.scales);
     }
   }
 }

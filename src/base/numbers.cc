@@ -1,6 +1,7 @@
 #include "base/numbers.h"
 
 #include <cstring>
+#include <limits>
 
 namespace quire {
 namespace {
@@ -142,6 +143,17 @@ const char* name_of(DType dtype) noexcept {
       return "bf16";
   }
   return "unknown";
+}
+
+float largest_finite(DType dtype) noexcept {
+  switch (dtype) {
+    case DType::f16:
+      return kLargestF16;
+    case DType::bf16:
+      return kLargestBf16;
+    default:
+      return std::numeric_limits<float>::max();
+  }
 }
 
 float load_element(DType dtype, const void* data, std::size_t index) noexcept {

@@ -40,6 +40,11 @@ std::uint8_t e5m2_from_f32(float value) noexcept;
 float f32_from_e4m3(std::uint8_t bits) noexcept;
 float f32_from_e5m2(std::uint8_t bits) noexcept;  // 0x7c is infinity; nothing is encoded to it
 
+// The largest finite numbers.
+inline constexpr float kLargestF16 = 0x1.ffcp15f;
+inline constexpr float kLargestBf16 = 0x1.fep127f;
+float largest_finite(DType dtype) noexcept;
+
 // Whether a number handed in is one of DType's.
 constexpr bool is_known(DType dtype) noexcept {
   return dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16;

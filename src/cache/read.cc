@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <limits>
 
 #include "base/error.h"
 #include "base/numbers.h"
@@ -42,23 +41,12 @@ Result<void> check_buffer(const char* side, std::int64_t needed, std::int64_t gi
               needed, given);
 }
 
-// What a type holds at most. Codes may stand for a little more than the rows they were made of.
-float largest_finite(DType dtype) noexcept {
-  switch (dtype) {
-    case DType::f16:
-      return 65504.0f;
-    case DType::bf16:
-      return 0x1.fep127f;
-    default:
-      return std::numeric_limits<float>::max();
-  }
-}
-
 void write_side(const Layer& layer, Side side, const GatherSource& source,
                 const GatherFormat& format, std::int64_t columns, std::byte* out) {
   const int heads = layer.store.heads;
   const int dim = side == Side::key ? layer.store.key_dim : layer.store.value_dim;
   const Strides strides = strides_of(format, side, columns, heads, dim);
+  // Codes may stand for a little more than the rows they were made of.
   const float most = largest_finite(format.dtype);
   std::vector<float> rows;
   for (int head = 0; head < heads; ++head) {

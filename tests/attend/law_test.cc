@@ -139,7 +139,10 @@ TEST(Law, AnyNumberOfRowsAtOnce) {
       }
       for (const Isa isa : isas_found()) {
         SCOPED_TRACE(describe(g, isa));
-        const States all = run_states(make_task(history, Rules{}, slices, queries, q.view(), isa));
+        AttendTask task = make_task(history, Rules{}, slices, queries, q.view(), isa);
+        const States all = run_states(task);  // expanded
+        task.many_rows = kRows * kRows + 1;
+        EXPECT_TRUE(run_states(task) == all);
         const auto same = [&](const States& found, std::int64_t row, std::int64_t head) {
           const std::size_t a = size_of(row * found.heads + head);
           const std::size_t b = size_of(row * kRows + head);

@@ -248,12 +248,12 @@ TEST(Attend, AnswersTheSameHoweverManyThreadsShareIt) {
       const Sequence b = filled(cache, 90 * page, 1);
       const Sequence one = filled(cache, 40 * page, 2);
       Step step = stepped(
-          cache, batch_of(a, 70 * page, 40).add(b.id(), 90 * page, 3).add(one.id(), 40 * page, 1));
-      const Rows q = known_queries(44, heads, dim);
-      const auto rows = static_cast<std::size_t>(44 * heads);
+          cache, batch_of(a, 70 * page, 56).add(b.id(), 90 * page, 3).add(one.id(), 40 * page, 1));
+      const Rows q = known_queries(60, heads, dim);
+      const auto rows = static_cast<std::size_t>(60 * heads);
       states.assign(rows * static_cast<std::size_t>(dim + 2), 0.0f);
       float* m = states.data() + rows * static_cast<std::size_t>(dim);
-      step.attend_state(0, q.view(), {states.data(), m, m + rows, 44, heads, dim}).value();
+      step.attend_state(0, q.view(), {states.data(), m, m + rows, 60, heads, dim}).value();
       return attend(step, spec, 0, q).data;
     };
     std::vector<float> alone_states;

@@ -130,7 +130,7 @@ TEST(Overwrite, OfATokenCodedWithItsPageEncodesThePageAgain) {
 }
 
 // As long as a page has its rows they are what it is encoded from, so that nothing adds up.
-TEST(Overwrite, OfATokenWhosePageHasRowsLeavesTheOthersCodes) {
+TEST(Overwrite, OfATokenWhosePageHasRowsComesBackToTheSameCodes) {
   CacheSpec spec = small_spec(1);
   spec.set_codec("dual3", "f16");
   spec.layers[0].key_dim = 64;

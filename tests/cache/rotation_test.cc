@@ -357,6 +357,34 @@ TEST(RotateFunction, EncodesAPageOnce) {
   }
 }
 
+// Also where the sequence shows it in several pieces.
+TEST(RotateFunction, EncodesAPageInPiecesOnce) {
+  CacheSpec spec = small_spec();
+  spec.set_codec("dual3", "f16");
+  spec.layers[0].key_dim = 64;
+  spec.layers[0].rotation =
+      Rotation::with_function([](int, float*, int, int, std::int64_t, std::int64_t) {});
+  spec.page_tokens = 32;
+  spec.rollback = 0;
+  Cache cache = Cache::create(spec).value();
+  const Sequence sequence = filled(cache, 64);
+  std::vector<float> exact;
+  std::vector<float> before;
+  const std::vector<float> all = read_all(sequence, 0, Side::key);
+  for (std::int64_t p = 32; p < 64; ++p) {
+    if (p % 4 == 1) {
+      sequence.remove(p, p + 1, true).value();
+      continue;
+    }
+    const std::vector<float> row = known_rows(spec.layers[0], 0, Side::key, {p}).data;
+    exact.insert(exact.end(), row.begin(), row.end());
+    before.insert(before.end(), all.begin() + p * 2 * 64, all.begin() + (p + 1) * 2 * 64);
+  }
+  sequence.remove(0, 32).value();
+  EXPECT_LE(relative_error(read_all(sequence, 0, Side::key), exact),
+            2.5 * relative_error(before, exact));
+}
+
 TEST(RotateFunction, AKeyItMakesThatIsNotFiniteIsRefusedAndChangesNothing) {
   CacheSpec spec = small_spec();
   spec.layers[0].rotation =

@@ -27,8 +27,6 @@ struct Told {
   std::int64_t position = 0;
 };
 
-using Output = std::vector<float>;  // [query head][dim]
-
 struct LawCase {
   CacheSpec spec;
   std::string name;

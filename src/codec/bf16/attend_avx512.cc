@@ -5,6 +5,7 @@
 // says whether something is left, the rounded channels, and the rest of them.
 #if defined(__x86_64__)
 #include "base/lanes_avx512.h"
+#include "base/numbers.h"
 #include "codec/bf16/kernels.h"
 #include "codec/products.h"
 #include "codec/weights.h"
@@ -37,7 +38,7 @@ struct Bf16DotOps : F32Ops {
 
 // What is left of the largest floats is then finite too.
 Floats within_bf16(Floats a) {
-  const Floats most = spread(0x1.fep127f);
+  const Floats most = spread(kLargestBf16);
   return _mm512_max_ps(sub(zeros(), most), _mm512_min_ps(most, a));  // a NaN stays
 }
 

@@ -53,7 +53,7 @@ class LaneRotation {
         const int left = dim - ch < kLanes ? dim - ch : kLanes;
         store_floats(y + ch, load<kRow>(row + ch * static_cast<int>(kBytesOf<kRow>), left));
       }
-      rotate(shape_, y);
+      turn_narrow(y);
     } else {
       for (int ch = 0; ch < dim; ch += kLanes) {
         const Bits x = bits_of(load<kRow>(row + ch * static_cast<int>(kBytesOf<kRow>)));
@@ -85,7 +85,7 @@ class LaneRotation {
 
  private:
   void turn(float* y) const {
-    if (transform_.block < kLanes) return rotate(shape_, y);
+    if (transform_.block < kLanes) return turn_narrow(y);
     for (int ch = 0; ch < shape_.dim; ch += kLanes) {
       const Bits x = load_bits(y + ch) ^ load_bits(signs_ + ch);
       store_floats(y + ch, in_lanes(floats_of(x)));
@@ -96,7 +96,7 @@ class LaneRotation {
     }
   }
   void turn_back(float* y) const {
-    if (transform_.block < kLanes) return rotate_back(shape_, y);
+    if (transform_.block < kLanes) return turn_narrow_back(y);
     for (int ch = 0; ch < shape_.dim; ch += kLanes) {
       store_floats(y + ch, in_lanes(load_floats(y + ch)));
     }
@@ -105,6 +105,16 @@ class LaneRotation {
       const Floats x = mul(load_floats(y + ch), spread(transform_.last));
       store_bits(y + ch, bits_of(x) ^ load_bits(signs_ + ch));
     }
+  }
+
+  // Blocks that are no whole vectors: by lanes of half as many, or one by one.
+  void turn_narrow(float* y) const {
+    if constexpr (kLanes == 16) return rotate_rows_avx2(shape_, y, 1, 0);
+    rotate(shape_, y);
+  }
+  void turn_narrow_back(float* y) const {
+    if constexpr (kLanes == 16) return rotate_rows_back_avx2(shape_, y, 1, 0);
+    rotate_back(shape_, y);
   }
 
   // The butterflies between lanes of one vector, then all that is between vectors.

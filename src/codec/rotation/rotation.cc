@@ -31,8 +31,7 @@ void reflect(float* at, int p, int step) noexcept {
 
 // Paley's matrix, of `p` numbers `step` apart, for each of `step` neighbours. `turn`: how far the
 // next neighbour is, 1 or, to turn back, p - 1.
-void apply_paley(float* at, int p, int step, int turn) noexcept {
-  const Paley paley = paley_of(p);
+void apply_paley(float* at, const Paley& paley, int p, int step, int turn) noexcept {
   float x[kMaxRotatedDim / 2];
   for (int i = 0; i < step; ++i) {
     float sum = at[i];
@@ -42,7 +41,8 @@ void apply_paley(float* at, int p, int step, int turn) noexcept {
     for (int a = 0; a < p; ++a) {
       float near = paley.own ? x[a] : 0.0f;
       for (int n = 1, place = a; n < p; ++n) {
-        place = (place + turn) % p;
+        place += turn;
+        if (place >= p) place -= p;
         near = paley.added[n / 64] >> (n % 64) & 1 ? near + x[place] : near - x[place];
       }
       at[a * step + i] = near * paley.near + of_all;
@@ -67,11 +67,12 @@ void transform(float* row, int dim, bool back) noexcept {
   int step = t.block;
   for (const int p : t.factors) {
     if (p == 0) break;
-    for (int first = 0; first < dim; first += p * step) {
-      if (p < kFirstPaley) {
-        reflect(row + first, p, step);
-      } else {
-        apply_paley(row + first, p, step, back ? p - 1 : 1);
+    if (p < kFirstPaley) {
+      for (int first = 0; first < dim; first += p * step) reflect(row + first, p, step);
+    } else {
+      const Paley paley = paley_of(p);
+      for (int first = 0; first < dim; first += p * step) {
+        apply_paley(row + first, paley, p, step, back ? p - 1 : 1);
       }
     }
     step *= p;

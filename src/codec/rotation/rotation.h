@@ -22,9 +22,9 @@
 //     p mod 4 = 3:   (I + Q) / sqrt(p + 1) + J (1 - 1 / sqrt(p + 1)) / p
 //     p mod 4 = 1:   Q / sqrt(p) + J / p
 //
-// T' is the inverse of T and its transpose: the same, with j - i for i - j. A single channel
+// T' is the inverse of T and its transpose: the same, with i - j for j - i. A single channel
 // becomes numbers with kurtosis 1 for m = 1, 1.22 for 3, 1.16 for 5, 1.2 for 7, 1.49 for 9 = 3 * 3,
-// and nearer to 1 for larger p (a normal variable has 3).
+// and below 1.36 for larger p (a normal variable has 3).
 //
 // Every step is an addition, a subtraction or a multiplication of two numbers, in an order that
 // does not depend on the instruction set: sums of p run from the lowest channel up, those of Q from
