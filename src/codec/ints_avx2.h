@@ -117,6 +117,8 @@ template <int kWidth>
 inline Ints byte_bits(Ints a, int shift) {
   return _mm256_and_si256(_mm256_srli_epi16(a, shift), _mm256_set1_epi8((1 << kWidth) - 1));
 }
+// Half a unit of a plane of 1 bit.
+[[gnu::always_inline]] inline Ints half_unit(const std::byte* from) { return load_ints(from); }
 // `low` of kLow bits, and above it bits [shift, shift + kHigh) of `high`, byte by byte.
 template <int kLow, int kHigh>
 [[gnu::always_inline]] inline Ints join_bits(Ints low, Ints high, int shift) {

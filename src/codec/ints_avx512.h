@@ -97,6 +97,12 @@ inline Ints byte_bits_twice(const std::byte* from, int shift) {
       _mm512_inserti64x4(_mm512_set1_epi64(shift), _mm256_set1_epi64x(shift + kWidth), 1);
   return _mm512_and_si512(_mm512_srlv_epi64(twice, shifts), _mm512_set1_epi8((1 << kWidth) - 1));
 }
+// Half a unit of a plane of 1 bit: 32 bytes, twice, the second time from bit 1 on.
+[[gnu::always_inline]] inline Ints half_unit(const std::byte* from) {
+  const Ints twice =
+      _mm512_broadcast_i64x4(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
+  return _mm512_srlv_epi64(twice, _mm512_setr_epi64(0, 0, 0, 0, 1, 1, 1, 1));
+}
 // Bits [shift, ...) of each byte moved to [to, ...), with anything around them.
 [[gnu::always_inline]] inline Ints moved_bits(Ints a, int shift, int to) {
   if (__builtin_constant_p(shift)) {

@@ -139,6 +139,10 @@ template <int kWidth>
 inline Ints byte_bits(const Ints& a, int shift) {
   return make_bytes([&](int i) { return memory_byte(a, i) >> shift & ((1 << kWidth) - 1); });
 }
+// Half a unit of a plane of 1 bit: 32 bytes, twice, the second time from bit 1 on.
+inline Ints half_unit(const std::byte* from) {
+  return make_bytes([&](int i) { return std::to_integer<int>(from[i % 32]) >> i / 32; });
+}
 // `low` of kLow bits, and above it bits [shift, shift + kHigh) of `high`, byte by byte.
 template <int kLow, int kHigh>
 inline Ints join_bits(const Ints& low, const Ints& high, int shift) {

@@ -4,7 +4,8 @@
 // The loops are those of products.h. A vector of codes is found by its number in the token tile,
 // shifted and masked out of the planes, and made an operand by `Map`: by its member `at`, or where
 // it kTakesPlanes by `at_plane` or `at_planes`, from the planes as they lie. Only for tiles in
-// which every unit of every plane is whole; others are unpacked first.
+// which every unit of every plane is whole, or of values the last one of a plane of 1 bit half so;
+// others are unpacked first.
 #pragma once
 
 #include <utility>
@@ -22,8 +23,8 @@ struct PlaneCodes {
   static constexpr int kSpan = 8 / (kHigh == 0 ? kLow : kHigh < kLow ? kHigh : kLow);
 
   // Half `half` (of the lanes) of vector `vector` of 64 codes, mapped; the high plane has a number
-  // of its own for it.
-  template <class Map>
+  // of its own for it. kHalf: of the high plane there is half a unit.
+  template <bool kHalf, class Map>
   QUIRE_INLINE static Ints at(const Map& map, const std::byte* low, int vector,
                               const std::byte* high, int high_vector, int half) {
     const int at = half * (4 * kLanes);
@@ -36,8 +37,9 @@ struct PlaneCodes {
         return map.at(byte_bits<kLow>(lower, shift));
       }
     } else {
-      const Ints upper = load_ints(high + high_vector / (8 / kHigh) * 64 + at);
-      const int high_shift = high_vector % (8 / kHigh) * kHigh;
+      const Ints upper =
+          kHalf ? half_unit(high) : load_ints(high + high_vector / (8 / kHigh) * 64 + at);
+      const int high_shift = kHalf ? 2 * high_vector + half : high_vector % (8 / kHigh) * kHigh;
       if constexpr (Map::kTakesPlanes) {
         return map.template at_planes<kLow>(lower, shift, upper, high_shift);
       } else {
@@ -122,8 +124,8 @@ QUIRE_INLINE void add_spans(const KeyPlanes<kBits, Map>& lines, int from, int co
       for (int n = 0; n < kSteps * N; ++n) {
         const std::ptrdiff_t tile = n % N / kVectorsPerTile * lines.tile_bytes;
         const int at = i + n / N;
-        x[n / N][n % N] = Ops::operand(
-            Codes::at(lines.map, low + tile, at, high + tile, at, n % N % kVectorsPerTile));
+        x[n / N][n % N] = Ops::operand(Codes::template at<false>(
+            lines.map, low + tile, at, high + tile, at, n % N % kVectorsPerTile));
       }
       add_steps<Ops>(x, weights, row_bytes, sums);
       weights += kSteps * Ops::kStepBytes;
@@ -159,8 +161,10 @@ QUIRE_INLINE void add_products(const KeyPlanes<kBits, Map>& lines, const std::by
   }
 }
 
-// Values: tiles of 4 tokens are the steps, the vectors of a tile hold 16 channels each.
-template <int kBits, class Map>
+// Values: tiles of 4 tokens are the steps, the vectors of a tile hold 16 channels each. kHalf: they
+// are 4, which fill half a unit of a plane of 1 bit.
+constexpr int kHalfVectors = 4;
+template <int kBits, class Map, bool kHalf = false>
 struct ValuePlanes {
   template <class Ops, int N>
   static constexpr int kReadBytes = kPlaneStepBytes<kBits, N>;
@@ -183,8 +187,9 @@ struct ValuePlanes {
 // Which vector of a unit a block begins with, and with it all shifts: kLowFirst and kHighFirst,
 // where they are not kSomeVector.
 constexpr int kSomeVector = -1;
-template <class Ops, int kLowFirst, int kHighFirst, int R, int N, int kBits, class Map, class Fetch>
-QUIRE_INLINE void add_block(const ValuePlanes<kBits, Map>& lines, const std::byte* weights,
+template <class Ops, int kLowFirst, int kHighFirst, int R, int N, int kBits, class Map, bool kHalf,
+          class Fetch>
+QUIRE_INLINE void add_block(const ValuePlanes<kBits, Map, kHalf>& lines, const std::byte* weights,
                             std::ptrdiff_t row_bytes, Fetch& ahead,
                             typename Ops::Sum (&sums)[R][N]) {
   using Codes = PlaneCodes<kBits>;
@@ -207,8 +212,9 @@ QUIRE_INLINE void add_block(const ValuePlanes<kBits, Map>& lines, const std::byt
     for (int n = 0; n < kSteps * N; ++n) {
       const int vector = n % N / kVectorsPerTile;
       const std::ptrdiff_t next = n / N * lines.step_bytes;
-      x[n / N][n % N] = Ops::operand(Codes::at(lines.map, low + next, first + vector, high + next,
-                                               high_first + vector, n % N % kVectorsPerTile));
+      x[n / N][n % N] =
+          Ops::operand(Codes::template at<kHalf>(lines.map, low + next, first + vector, high + next,
+                                                 high_first + vector, n % N % kVectorsPerTile));
     }
     add_steps<Ops>(x, weights, row_bytes, sums);
     low += kSteps * lines.step_bytes;
@@ -221,16 +227,17 @@ QUIRE_INLINE void add_block(const ValuePlanes<kBits, Map>& lines, const std::byt
 
 // Blocks begin at a multiple of their vectors, so at few places of a unit; there is a loop for
 // each.
-template <class Ops, int R, int N, int kFirst, int kBits, class Map, class Fetch>
-QUIRE_INLINE void add_products(const ValuePlanes<kBits, Map>& lines, const std::byte* weights,
-                               std::ptrdiff_t row_bytes, Fetch& ahead,
+template <class Ops, int R, int N, int kFirst, int kBits, class Map, bool kHalf, class Fetch>
+QUIRE_INLINE void add_products(const ValuePlanes<kBits, Map, kHalf>& lines,
+                               const std::byte* weights, std::ptrdiff_t row_bytes, Fetch& ahead,
                                typename Ops::Sum (&sums)[R][N]) {
   static_assert(kFirst == 0 && N % kVectorsPerTile == 0);
   using Codes = PlaneCodes<kBits>;
   constexpr int kVectors = N / kVectorsPerTile;
   constexpr int kLowUnit = 8 / Codes::kLow;
   constexpr int kHighUnit = Codes::kHigh == 0 ? 1 : 8 / Codes::kHigh;
-  constexpr int kBegins = Codes::kSpan > kVectors ? Codes::kSpan / kVectors : 1;
+  constexpr int kSpan = kHalf ? kHalfVectors : Codes::kSpan;
+  constexpr int kBegins = kSpan > kVectors ? kSpan / kVectors : 1;
   if constexpr (kVectors == 1 && kRegisters == 32) {  // only of sizes that are no multiple of 64
     add_block<Ops, kSomeVector, kSomeVector>(lines, weights, row_bytes, ahead, sums);
   } else {
@@ -256,11 +263,18 @@ struct FewRows : Ops {
   static constexpr int kMaxRows = rows_for(4, 4);
 };
 
-// Whether all units of a tile are whole.
+// Whether a tile of values ends with half a unit of a plane of 1 bit, all other units being whole.
 template <int kBits>
-inline bool whole_units(Side side, int dim) noexcept {
+constexpr bool ends_in_half(int vectors) noexcept {
+  return PlaneCodes<kBits>::kHigh == 1 && vectors % PlaneCodes<kBits>::kSpan == kHalfVectors;
+}
+
+// Whether the units of a tile are such as can be multiplied where they lie.
+template <int kBits>
+inline bool fits_units(Side side, int dim) noexcept {
   const int vectors = side == Side::key ? (dim + 3) / 4 : dim / kTile;
-  return vectors % PlaneCodes<kBits>::kSpan == 0;
+  return vectors % PlaneCodes<kBits>::kSpan == 0 ||
+         (side == Side::value && ends_in_half<kBits>(vectors));
 }
 
 template <class Ops, int kBits, class Map>
@@ -284,17 +298,29 @@ template <class Ops, int kBits, class Map>
 QUIRE_INLINE void plane_mix(const PageSide& values, int first, int end, const Operands& weights,
                             const float* keep, float* o, std::ptrdiff_t o_stride,
                             const Ahead& ahead, const Map& map) {
+  using Codes = PlaneCodes<kBits>;
   const int vectors = values.dim / kTile;
   const std::ptrdiff_t step_bytes = vectors * 8 * kBits;
+  const std::ptrdiff_t high_at = vectors * 8 * Codes::kLow;
   const int first_step = first / Ops::kPack;
   const int steps = (end + Ops::kPack - 1) / Ops::kPack - first_step;
-  const ValuePlanes<kBits, Map> lines{values.data + first_step * step_bytes,
-                                      step_bytes,
-                                      vectors * 8 * PlaneCodes<kBits>::kLow,
-                                      steps,
-                                      0,
-                                      map};
-  mix_lines<Ops>(lines, values.dim, first_step, weights, keep, o, o_stride, ahead);
+  const std::byte* data = values.data + first_step * step_bytes;
+  const int whole = vectors - (ends_in_half<kBits>(vectors) ? kHalfVectors : 0);
+  if (whole > 0) {
+    const ValuePlanes<kBits, Map> lines{data, step_bytes, high_at, steps, 0, map};
+    mix_lines<Ops>(lines, whole * kTile, first_step, weights, keep, o, o_stride, ahead);
+  }
+  if constexpr (Codes::kHigh == 1) {
+    if (whole == vectors) return;
+    const ValuePlanes<kBits, Map, true> lines{data + whole * 8 * Codes::kLow,
+                                              step_bytes,
+                                              high_at + whole * 8 * (1 - Codes::kLow),
+                                              steps,
+                                              0,
+                                              map};
+    mix_lines<Ops>(lines, kHalfVectors * kTile, first_step, weights, keep, o + whole * kTile,
+                   o_stride, whole > 0 ? Ahead{} : ahead);
+  }
 }
 
 }  // namespace

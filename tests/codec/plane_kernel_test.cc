@@ -476,7 +476,8 @@ TEST(PlaneKernel, TakesKeysWhoseSumsCannotOverflow) {
   });
 }
 
-// Codes are multiplied where they lie in vector units, for head sizes whose units are whole.
+// Codes are multiplied where they lie in vector units, for head sizes whose units are whole, and
+// values of those that end with half a unit.
 TEST(PlaneKernel, FusedProductsAreThereForCommonSizes) {
   for_each_kernel(Side::key, [](const Codec& codec, Isa isa) {
     for (const int dim : {64, 128, 192, 256}) {
@@ -486,7 +487,7 @@ TEST(PlaneKernel, FusedProductsAreThereForCommonSizes) {
     }
   });
   for_each_kernel(Side::value, [](const Codec& codec, Isa isa) {
-    for (const int dim : {128, 256}) {
+    for (const int dim : {64, 128, 192, 256}) {
       const TileShape shape = shape_of(Side::value, 16, dim);
       const Page page(codec, isa, shape, std::vector<float>(size_of(16 * dim), 1.0f));
       EXPECT_EQ(page.is_fused(), isa != Isa::scalar) << dim;

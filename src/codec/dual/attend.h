@@ -106,7 +106,7 @@ struct Dual {
 
   using Ops = Select<kWords, UnsignedWordOps, SmallKeyOps<kBits>>;
 
-  static bool takes_coded(Side side, int dim) noexcept { return whole_units<kBits>(side, dim); }
+  static bool takes_coded(Side side, int dim) noexcept { return fits_units<kBits>(side, dim); }
 
   static void coded_scores(const PageSide& keys, int first, int end, const Operands& queries,
                            float* out, std::ptrdiff_t out_stride, const Ahead& ahead) noexcept {

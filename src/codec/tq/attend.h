@@ -162,7 +162,7 @@ struct Tq {
     unpack_page<kBits>(side, page, to, table);
   }
 
-  static bool takes_coded(Side side, int dim) noexcept { return whole_units<kBits>(side, dim); }
+  static bool takes_coded(Side side, int dim) noexcept { return fits_units<kBits>(side, dim); }
 
   static void coded_scores(const PageSide& keys, int first, int end, const Operands& queries,
                            float* out, std::ptrdiff_t out_stride, const Ahead& ahead) noexcept {
