@@ -190,9 +190,10 @@ class QUIRE_API Step {
   Step& operator=(Step&&) noexcept;
   ~Step();
 
-  // Stores the rows of all batch tokens of one layer, all heads at once; pages that fill are
-  // encoded. Layers come in any order, each once. Refused whole when a value does not fit: the step
-  // is then as it was. For a cross layer the rows are those of the batch's cross entries, in order.
+  // Stores the rows of all batch tokens of one layer, all heads at once, keys as queries will meet
+  // them (rotated for their positions, where the model rotates); pages that fill are encoded.
+  // Layers come in any order, each once. Refused whole when a value does not fit: the step is then
+  // as it was. For a cross layer the rows are those of the batch's cross entries, in order.
   Result<void> put(int layer, const TensorView& keys, const TensorView& values);
   // For an MLA layer: the latent with its rotary part.
   Result<void> put(int layer, const TensorView& latent);

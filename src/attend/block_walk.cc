@@ -153,7 +153,6 @@ std::span<BlockWalk::Head> BlockWalk::heads_in(const HeadRange& range) noexcept 
 
 // What take() will read of a page, to be brought near before.
 BlockWalk::Sides BlockWalk::sides_of(const Head& head, const PageSlice& slice) const {
-  if (many_) return {};
   const bool sealed = slice.reads_sealed(task_.queries.front().sealed_below);
   const PageBytes page = bytes_of_page(slice);
   return {head.keys.of(sealed).ahead(page), head.values.of(sealed).ahead(page)};

@@ -63,9 +63,9 @@ struct LayerMath {
 
 struct WalkRoom;  // attend/block_walk.h
 
-// Rows for which it pays to expand a page: fewer unpack it anew, a few at a time, and fetch the
-// next one meanwhile, which is up to twice as fast with 12 rows and as fast with 150.
-inline constexpr std::size_t kManyRows = 96;
+// Rows for which it pays to expand a page: fewer unpack it anew, a few at a time, which AMD's Zen 5
+// does well up to some 100 rows and Intel's Sapphire Rapids up to some 30.
+inline constexpr std::size_t kManyRows = 40;
 
 struct AttendTask {
   const LayerStore* store = nullptr;

@@ -267,7 +267,8 @@ Result<Cut> History::remove(std::int64_t begin, std::int64_t end, bool leave_gap
   for (std::size_t g = 0; g < groups.size() && move > 0; ++g) {
     if (layout_->is_cross(static_cast<int>(g)) || layout_->groups[g].movable) continue;
     return fail(ErrorCode::not_supported,
-                "remove: tokens from {} on would move down by {}, and layer {} has no rotary data",
+                "remove: tokens from {} on would move down by {}, and layer {} has no rotary data; "
+                "say how its keys are rotated (LayerSpec::rotation), or leave a gap",
                 end, move, unmovable_layer(static_cast<int>(g)));
   }
   drop_cross_owned_by(begin, end);

@@ -327,6 +327,14 @@ class BenchAttention(Program):
         rows = self.rows("--context", "32", "--queries", "1,64", "--codec", "f16")
         self.assertEqual([row["queries"] for row in rows], [1])
 
+    def test_codecs_that_take_no_such_heads_are_left_out(self):
+        rows = self.rows("--shape", "4/2/48", "--queries", "1", "--codec", "f16,q4_0,int8")
+        self.assertEqual([row["codec"] for row in rows], ["f16", "int8"])
+        result = quire(*self.QUICK, "--shape", "4/2/48", "--codec", "q8_0")
+        self.assertEqual(result.returncode, 1)
+        self.assertEqual(result.stdout, "")
+        self.assertIn("q8_0 takes no keys of 48 channels", result.stderr)
+
     def test_the_table_has_units_and_words_go_to_stderr(self):
         result = quire(*self.QUICK, "--codec", "f16")
         self.assertEqual(result.returncode, 0, result.stderr)

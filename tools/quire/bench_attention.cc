@@ -492,6 +492,14 @@ std::vector<Case> cases_of(const Options& options) {
       }
     }
   }
+  // Before anything is measured: a codec may not take a head size.
+  std::erase_if(cases, [](const Case& task) {
+    const Result<Cache> cache = Cache::create(spec_of(task, 1));
+    if (!cache) {
+      fmt::print(stderr, "bench attention: {}: {}: left out\n", task.text(), cache.error().text);
+    }
+    return !cache;
+  });
   if (cases.empty()) throw std::runtime_error("bench attention: nothing is left to measure");
   return cases;
 }
