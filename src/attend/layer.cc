@@ -331,11 +331,12 @@ void reseal(const LayerStore& store, Side side, const std::byte* rows, bool has_
             int first, int count, std::byte* sealed) {
   const auto dim = static_cast<std::ptrdiff_t>(stored_dim(store, side));
   const Codec& codec = codec_of(store, side);
-  std::vector<float> page(static_cast<std::size_t>(slots * dim));
+  std::vector<float> page;
   for (int head = 0; head < store.heads; ++head) {
     const TileShape tile = store.tile(side, head);
     const SealedPart part = sealed_part(store, side, head, sealed);
     if (codec.encode_slot != nullptr) {
+      page.resize(static_cast<std::size_t>(count * dim));
       read_rows(store, side, head, rows, first, count, page.data());
       for (int i = 0; i < count; ++i) {
         codec.encode_slot(tile, page.data() + i * dim, first + i, part.data, part.scales);
@@ -343,6 +344,7 @@ void reseal(const LayerStore& store, Side side, const std::byte* rows, bool has_
     } else if (has_all) {
       seal_part(store, side, head, rows_to_read(store, side, head, rows), slots, sealed);
     } else {
+      page.resize(static_cast<std::size_t>(slots * dim));
       codec.decode(tile, part.data, part.scales, 0, slots, page.data());
       read_rows(store, side, head, rows, first, count, page.data() + first * dim);
       codec.encode(tile, page.data(), slots, part.data, part.scales);
