@@ -11,8 +11,8 @@
 // Shares are ranges of heads: each thread then merges what it made, while that is near, and from
 // portion to portion needs nothing that other threads write. But cores fetch a little more than
 // they are asked for, and what one has fetched the other has to ask it for: where the heads of a
-// share are few bytes of a page, shares are parts of the history instead, and threads read whole
-// pages.
+// share are few bytes of a page, and for two threads always, shares are parts of the history
+// instead, and threads read whole pages.
 #pragma once
 
 #include <algorithm>

@@ -61,7 +61,7 @@ struct Logits {
 struct Ahead {
   const std::byte* data = nullptr;
   std::size_t bytes = 0;
-  bool nearest = false;  // into the nearest cache, by loops that ask for four lines at a step
+  bool nearest = false;  // into the nearest cache, by loops that gain by it
 };
 
 struct Products {

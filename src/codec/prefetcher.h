@@ -91,19 +91,16 @@ class Prefetcher {
   int before_block_ = 0;
 };
 
-// From how many lines on a step asks for those that can come into the nearest cache. With fewer it
-// reads them slowly enough to do without: f16, of two, is a fifth slower so on Zen 5.
-constexpr int kNearestLines = 4;
-
 // Nothing to ask for.
 struct NoPrefetcher {
   QUIRE_INLINE void block() {}
   QUIRE_INLINE void step() {}
 };
 
-// run(prefetcher). Where nothing comes, a loop does not keep the pace of several requests; nor has
-// it a branch around them, for which g++ 12 moves the sums of the loop to and fro.
-template <int kLines, class Run>
+// run(prefetcher), which asks for the nearest cache where that is wanted and kNearest. Where nothing
+// comes, a loop does not keep the pace of several requests; nor has it a branch around them, for
+// which g++ 12 moves the sums of the loop to and fro.
+template <int kLines, bool kNearest, class Run>
 QUIRE_INLINE void with_prefetcher(const Ahead& ahead, int blocks, int steps, const Run& run) {
   if constexpr (kLines > 1) {
     if (ahead.bytes == 0) {
@@ -111,7 +108,7 @@ QUIRE_INLINE void with_prefetcher(const Ahead& ahead, int blocks, int steps, con
       return run(nothing);
     }
   }
-  if constexpr (kLines >= kNearestLines) {
+  if constexpr (kNearest) {
     if (ahead.nearest) {
       Prefetcher<kLines, true> prefetcher(ahead, blocks, steps);
       return run(prefetcher);

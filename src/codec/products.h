@@ -47,6 +47,7 @@ constexpr int kVectorsPerTile = kTile / kLanes;
 // Where the vectors of a sum lie. kTileBytes: 0 where only the page knows it.
 template <int kTileBytes = 0>
 struct Lines {
+  static constexpr bool kNearest = true;  // what comes is fetched into the nearest cache, if it can
   const std::byte* data;
   std::ptrdiff_t some_tile_bytes;
   std::ptrdiff_t step_bytes;
@@ -175,7 +176,7 @@ QUIRE_INLINE void run_rows(const Where& lines, int tiles, const std::byte* weigh
   const int rest = tiles % kTilesOf<N>;  // one tile at a time
   const int asks =
       blocks * lines.template asks<Ops, N>() + rest * lines.template asks<Ops, kVectorsPerTile>();
-  with_prefetcher<kLines>(ahead, blocks + rest, asks, [&](auto& fetch) QUIRE_INLINED {
+  with_prefetcher<kLines, Where::kNearest>(ahead, blocks + rest, asks, [&](auto& fetch) QUIRE_INLINED {
     run_tiles<Ops, R>(lines, tiles, weights, row_bytes, fetch, finish);
   });
 }
