@@ -11,10 +11,10 @@ constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 // Pieces of work for each thread that keep all of them busy to the end.
 constexpr std::size_t kPiecesPerThread = 4;
 
-// Bytes of a page that each of three or four threads should have for itself: with fewer it waits for
-// those that another fetched past its own. Twice as many where some would have a head more than
-// others. Two threads read whole pages, however large: on Zen 5, where each has a die's way to memory
-// for itself, int8 is a sixth faster so, and nowhere was it slower.
+// Bytes of a page that each of three or four threads should have for itself: with fewer it waits
+// for those that another fetched past its own. Twice as many where some would have a head more than
+// others. Two threads read whole pages, however large: on Zen 5, where each has a die's way to
+// memory for itself, int8 is a sixth faster so, and nowhere was it slower.
 constexpr std::size_t kOwnBytes = 16 * 1024;
 
 // Threads that may share a history: all states of a range are merged one after the other.

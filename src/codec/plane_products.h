@@ -59,14 +59,16 @@ constexpr int plane_asks(int steps) {
   return kBytes >= 64 ? steps : (steps * kBytes + 63) / 64;
 }
 
-// With AVX-512 planes are multiplied in less time than the nearest cache takes to be filled: tq4 from
-// memory is a quarter slower where it is. With AVX2 tq4 is a tenth faster.
-constexpr bool kPlanesNearest = kRegisters == 16;
+// Whether what comes is fetched into the nearest cache, if it can. With AVX-512 planes are
+// multiplied in less time than that takes: tq4 from memory is a quarter slower. With AVX2 tq4 is a
+// tenth faster, tq6 and tq5 2 to 5 % slower.
+template <int kBits>
+constexpr bool kPlanesNearest = kRegisters == 16 && kBits <= 4;
 
 // Keys: tiles of 16 tokens follow each other, the vectors of a tile are the steps.
 template <int kBits, class Map>
 struct KeyPlanes {
-  static constexpr bool kNearest = kPlanesNearest;
+  static constexpr bool kNearest = kPlanesNearest<kBits>;
   template <class Ops, int N>
   static constexpr int kReadBytes = kPlaneStepBytes<kBits, N>;
   template <class Ops, int N>
@@ -171,7 +173,7 @@ QUIRE_INLINE void add_products(const KeyPlanes<kBits, Map>& lines, const std::by
 constexpr int kHalfVectors = 4;
 template <int kBits, class Map, bool kHalf = false>
 struct ValuePlanes {
-  static constexpr bool kNearest = kPlanesNearest;
+  static constexpr bool kNearest = kPlanesNearest<kBits>;
   template <class Ops, int N>
   static constexpr int kReadBytes = kPlaneStepBytes<kBits, N>;
   template <class Ops, int N>

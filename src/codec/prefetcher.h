@@ -97,9 +97,9 @@ struct NoPrefetcher {
   QUIRE_INLINE void step() {}
 };
 
-// run(prefetcher), which asks for the nearest cache where that is wanted and kNearest. Where nothing
-// comes, a loop does not keep the pace of several requests; nor has it a branch around them, for
-// which g++ 12 moves the sums of the loop to and fro.
+// run(prefetcher), which asks for the nearest cache where that is wanted and kNearest. Where
+// nothing comes, a loop does not keep the pace of several requests; nor has it a branch around
+// them, for which g++ 12 moves the sums of the loop to and fro.
 template <int kLines, bool kNearest, class Run>
 QUIRE_INLINE void with_prefetcher(const Ahead& ahead, int blocks, int steps, const Run& run) {
   if constexpr (kLines > 1) {
