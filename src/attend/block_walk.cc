@@ -54,7 +54,7 @@ struct alignas(kApart) BlockWalk::UnitPage {
   std::vector<Stretch> stretches;                      // of what is seen
   float* logits = nullptr;                             // [row of a head][slot]
   bool plain = false;  // the unit is this page, its dot products need nothing but to be scaled
-  std::optional<Whole> whole;
+  Whole whole = Whole::no;
 };
 
 BlockWalk::BlockWalk(const AttendTask& task, HeadRange heads, WalkRoom& room)
@@ -105,17 +105,15 @@ void BlockWalk::run(std::span<const PageSlice> slices, HeadRange range, const St
     const std::int64_t at = query.out_row * out.heads + first;
     std::fill_n(out.m + at, heads.size() * group_, kNothing);
   }
-  Sides own;
-  if (!slices.empty()) own = sides_of(heads.front(), slices.front());
+  Sides sides[2];  // of the head at hand and the next, in turns
+  Sides* own = &sides[0];
+  Sides* next = &sides[1];
+  if (!slices.empty()) find_sides(heads.front(), slices.front(), *own);
   if (fetched_ != WalkStart{slices.data(), range.begin}) {
-    fetch(own.keys);
-    fetch(own.values);
+    fetch(own->keys);
+    fetch(own->values);
   }
   fetched_ = following;
-  Sides last;
-  if (following.slice != nullptr) {
-    last = sides_of(heads_in({following.head, following.head + 1}).front(), *following.slice);
-  }
   item_end_ = 0;
   while (!slices.empty()) {
     const std::span<const PageSlice> unit = first_unit(slices);
@@ -126,13 +124,20 @@ void BlockWalk::run(std::span<const PageSlice> slices, HeadRange range, const St
     }
     split_pages(unit);
     for (std::size_t i = 0; i < heads.size(); ++i) {
-      const Sides next = i + 1 < heads.size() ? sides_of(heads[i + 1], unit.front())
-                         : slices.empty()     ? last
-                                              : sides_of(heads.front(), slices.front());
-      const bool large = std::min(own.keys.bytes, own.values.bytes) > kLargeSide;
-      ahead_ = large ? Sides{own.values, next.keys} : next;
+      if (i + 1 < heads.size()) {
+        find_sides(heads[i + 1], unit.front(), *next);
+      } else if (!slices.empty()) {
+        find_sides(heads.front(), slices.front(), *next);
+      } else if (following.slice != nullptr) {
+        find_sides(heads_in({following.head, following.head + 1}).front(), *following.slice, *next);
+      } else {
+        *next = {};
+      }
+      const bool large = std::min(own->keys.bytes, own->values.bytes) > kLargeSide;
+      keys_ahead_ = large ? &own->values : &next->keys;
+      values_ahead_ = large ? &next->keys : &next->values;
       take(heads[i]);
-      own = next;
+      std::swap(own, next);
     }
   }
   end_item(heads, out, first_head);
@@ -152,10 +157,11 @@ std::span<BlockWalk::Head> BlockWalk::heads_in(const HeadRange& range) noexcept 
 }
 
 // What take() will read of a page, to be brought near before.
-BlockWalk::Sides BlockWalk::sides_of(const Head& head, const PageSlice& slice) const {
+void BlockWalk::find_sides(const Head& head, const PageSlice& slice, Sides& sides) const noexcept {
   const bool sealed = slice.reads_sealed(task_.queries.front().sealed_below);
   const PageBytes page = bytes_of_page(slice);
-  return {head.keys.of(sealed).ahead(page), head.values.of(sealed).ahead(page)};
+  sides.keys = head.keys.of(sealed).ahead(page);
+  sides.values = head.values.of(sealed).ahead(page);
 }
 
 // Takes the unit at hand into the states of its work item.
@@ -244,8 +250,8 @@ void BlockWalk::begin_sums(bool turned, std::size_t row, std::size_t count) noex
 // Slices of one page that follow each other are taken together.
 void BlockWalk::split_pages(std::span<const PageSlice> unit) {
   // Most of a history looks as the place before did.
-  const std::optional<Whole> whole = seen_whole(unit);
-  if (whole.has_value() && !unit_.empty() && unit_.front().whole == whole) {
+  const Whole whole = seen_whole(unit);
+  if (whole != Whole::no && !unit_.empty() && unit_.front().whole == whole) {
     unit_.front().slices = unit;
     pages_ = 1;
     return;
@@ -264,15 +270,15 @@ void BlockWalk::split_pages(std::span<const PageSlice> unit) {
   unit_.front().whole = whole;
 }
 
-std::optional<BlockWalk::Whole> BlockWalk::seen_whole(
-    std::span<const PageSlice> unit) const noexcept {
+BlockWalk::Whole BlockWalk::seen_whole(std::span<const PageSlice> unit) const noexcept {
   const PageSlice& slice = unit.front();
   const bool sealed = slice.reads_sealed(sealed_below_[0]);
   if (unit.size() > 1 || windows_ || slice.ordinal + slice.count > seen_below_ ||
       sealed != slice.reads_sealed(sealed_below_[1])) {
-    return std::nullopt;
+    return Whole::no;
   }
-  return Whole{slice.first, slice.count, sealed};
+  constexpr int kSlots = 1 << 16;  // more than a page has
+  return Whole{(std::int64_t{slice.first} * kSlots + slice.count) * 2 + (sealed ? 1 : 0)};
 }
 
 void BlockWalk::look_at(UnitPage& page, bool alone) const {
@@ -347,7 +353,7 @@ void BlockWalk::slice_logits(Head& head, const UnitPage& page, const PageSlice& 
                           static_cast<std::int64_t>(stretch.count * group_));
   room_.keys.products().scores(room_.keys.side(), stretch.first_slot, stretch.end_slot, queries,
                                logits + row * static_cast<std::size_t>(slots_), slots_,
-                               std::exchange(ahead_.keys, {}));
+                               *std::exchange(keys_ahead_, &kNothingAhead));
   if (!page.plain) mask_logits(head, slice, seen, stretch, logits);
 }
 
@@ -387,7 +393,7 @@ void BlockWalk::mix_page(Head& head, const UnitPage& page) {
          l_ + row, base_[turned] + row, keep_ + row, prepared, weights.stride});
     room_.values.products().mix(room_.values.side(), stretch.first_slot, stretch.end_slot, weights,
                                 keep_ + row, o_of(turned, row), o_stride_,
-                                std::exchange(ahead_.values, {}));
+                                *std::exchange(values_ahead_, &kNothingAhead));
     touched_ = true;
   }
 }

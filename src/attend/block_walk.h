@@ -16,7 +16,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -65,21 +64,19 @@ class BlockWalk {
   struct Head;
   struct UnitPage;
 
-  // A slice alone in its place that all queries see, all of it and in one form.
-  struct Whole {
-    int first;
-    int count;
-    bool sealed;
-    bool operator==(const Whole&) const = default;
-  };
+  // A slice alone in its place that all queries see, all of it and in one form: its slots and the
+  // form, as one number.
+  enum class Whole : std::int64_t { no = -1 };
 
+  // Never copied where it was just written: a copy reads in wider parts, and waits for all stores
+  // before it.
   struct Sides {
     Ahead keys;
     Ahead values;
   };
 
   std::span<Head> heads_in(const HeadRange& range) noexcept;
-  Sides sides_of(const Head& head, const PageSlice& slice) const;
+  void find_sides(const Head& head, const PageSlice& slice, Sides& sides) const noexcept;
   void take(Head& head);
   void end_item(std::span<const Head> heads, const StateView& out, std::int64_t first_head);
   void join_sums(const Head& head);
@@ -87,7 +84,7 @@ class BlockWalk {
   void begin_sums(bool turned, std::size_t row, std::size_t count) noexcept;
   void split_pages(std::span<const PageSlice> unit);
   void look_at(UnitPage& page, bool alone) const;
-  std::optional<Whole> seen_whole(std::span<const PageSlice> unit) const noexcept;
+  Whole seen_whole(std::span<const PageSlice> unit) const noexcept;
   void make_logits(Head& head, const UnitPage& page);
   void slice_logits(Head& head, const UnitPage& page, const PageSlice& slice,
                     std::span<const Seen> seen, const Stretch& stretch, float* logits);
@@ -114,7 +111,9 @@ class BlockWalk {
 
   std::vector<UnitPage> unit_;  // of the unit at hand; kept for their memory
   std::size_t pages_ = 0;
-  Sides ahead_;        // what the next product of either side fetches
+  static constexpr Ahead kNothingAhead = {};
+  const Ahead* keys_ahead_ = &kNothingAhead;  // what the next product of either side fetches
+  const Ahead* values_ahead_ = &kNothingAhead;
   WalkStart fetched_;  // what a run began to fetch for the next
   WalkRoom& room_;
   // In the room, each [row].
