@@ -151,7 +151,8 @@ void AttendWork::help() {
 // Portions that nobody has taken, as long as there are some.
 void AttendWork::take_portions() try {
   const std::size_t place = came_++;
-  Share* share = place < shares_.size() ? &shares_[place] : fullest();
+  // From the last one on: it has the open page and takes longest, and who comes first begins first.
+  Share* share = place < shares_.size() ? &shares_[shares_.size() - 1 - place] : fullest();
   std::unique_ptr<Walker> walker;
   std::unique_ptr<Scratch> states;
   while (const std::optional<std::size_t> taken = take(share)) {
