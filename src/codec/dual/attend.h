@@ -95,8 +95,15 @@ struct Dual {
     for (; left >= 4; left -= 4, from += 4 * queries.stride, folded += 4 * stride) {
       fold_some<4>(channels, from, queries.stride, folded, stride);
     }
-    for (; left > 0; --left, from += queries.stride, folded += stride) {
-      fold_some<1>(channels, from, queries.stride, folded, stride);
+    switch (left) {
+      case 3:
+        return fold_some<3>(channels, from, queries.stride, folded, stride);
+      case 2:
+        return fold_some<2>(channels, from, queries.stride, folded, stride);
+      case 1:
+        return fold_some<1>(channels, from, queries.stride, folded, stride);
+      default:
+        return;
     }
   }
 
