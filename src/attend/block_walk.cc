@@ -140,6 +140,7 @@ void BlockWalk::run(std::span<const PageSlice> slices, HeadRange range, const St
       std::swap(own, next);
     }
   }
+  keys_ahead_ = values_ahead_ = &kNothingAhead;
   end_item(heads, out, first_head);
   for (const Query& query : task_.queries) {
     std::int64_t at = query.out_row * out.heads + first;

@@ -74,7 +74,7 @@ void AttendWork::cut(std::size_t threads, std::size_t works) {
     const std::size_t items = std::max<std::size_t>(items_.size(), 1);
     const std::size_t wanted = (kPiecesPerThread * threads + works - 1) / works;
     const std::size_t shares = std::min(threads, wanted);
-    if (cuts_history(shares)) return cut_history(shares);
+    if (cuts_history(shares)) return cut_history(shares, works == 1);
     ranges = std::min(std::max((wanted + items - 1) / items, shares), heads);
   }
   cut_heads(ranges);
@@ -93,9 +93,10 @@ bool AttendWork::cuts_history(std::size_t shares) const noexcept {
   return store.sealed_bytes / shares < (even ? kOwnBytes : 2 * kOwnBytes);
 }
 
-// Shares that follow each other along the history, equal to a head: one range of all heads.
-// Requires: no more shares than items.
-void AttendWork::cut_history(std::size_t shares) {
+// Shares that follow each other along the history, equal to a head: one range of all heads. The
+// last one has the open page and takes longest: `last_first` leaves it to who comes first, and
+// begins first, where a thread is likely to come for each. Requires: no more shares than items.
+void AttendWork::cut_history(std::size_t shares, bool last_first) {
   const auto heads = static_cast<std::size_t>(task_.store->heads);
   Range& range = ranges_.emplace_back();
   range.heads = {0, task_.store->heads};
@@ -110,7 +111,11 @@ void AttendWork::cut_history(std::size_t shares) {
           {0, items_[at / heads], {static_cast<int>(head), static_cast<int>(head + count)}});
       at += count;
     }
-    shares_.emplace_back(first, portions_.size());
+    if (last_first) {
+      shares_.emplace_front(first, portions_.size());
+    } else {
+      shares_.emplace_back(first, portions_.size());
+    }
   }
   range.states.resize(portions_.size());
 }
@@ -151,8 +156,7 @@ void AttendWork::help() {
 // Portions that nobody has taken, as long as there are some.
 void AttendWork::take_portions() try {
   const std::size_t place = came_++;
-  // From the last one on: it has the open page and takes longest, and who comes first begins first.
-  Share* share = place < shares_.size() ? &shares_[shares_.size() - 1 - place] : fullest();
+  Share* share = place < shares_.size() ? &shares_[place] : fullest();
   std::unique_ptr<Walker> walker;
   std::unique_ptr<Scratch> states;
   while (const std::optional<std::size_t> taken = take(share)) {

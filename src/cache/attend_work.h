@@ -102,7 +102,7 @@ class AttendWork {
 
   void cut(std::size_t threads, std::size_t works);
   bool cuts_history(std::size_t shares) const noexcept;
-  void cut_history(std::size_t shares);
+  void cut_history(std::size_t shares, bool last_first);
   void cut_heads(std::size_t ranges);
   void take_portions();
   std::optional<std::size_t> take(Share*& share) noexcept;
@@ -127,7 +127,7 @@ class AttendWork {
   std::deque<Range> ranges_;
   // If there are items.
   std::vector<Portion> portions_;
-  std::deque<Share> shares_;
+  std::deque<Share> shares_;           // as they are taken
   std::atomic<std::size_t> came_ = 0;  // threads, which have shares as they come
 };
 

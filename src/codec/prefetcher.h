@@ -16,10 +16,10 @@ namespace {
 
 // The same address, but known later: three cycles where lines come into the nearest cache, six
 // where they come into the one behind. What asks for several lines one behind the other by it asks
-// for one in 1.9 ns or less often (these cycles and one, at 3.7 GHz: 34 GB/s), and holds up the
-// loop around it where that is faster. Beyond what a core can have under way requests are dropped,
-// and each line that is missing then is waited for: on Zen 4 a line in 1.3 ns lost up to 7 % of
-// them, which made decode of bf16 a quarter slower. Zen 5 takes more.
+// for one in seven cycles (these and the addition; at 3.7 GHz 1.9 ns), for four of a step in 22
+// (1.5 ns a line), and holds up the loop around it where that is faster. Beyond what a core can
+// have under way requests are dropped, and each line that is missing then is waited for: on Zen 4 a
+// line in 1.3 ns lost up to 7 % of them: decode of bf16 was a quarter slower. Zen 5 takes more.
 template <bool kNearest>
 QUIRE_INLINE const std::byte* later(const std::byte* at) {
 #if defined(__x86_64__)
