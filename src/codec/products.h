@@ -176,9 +176,10 @@ QUIRE_INLINE void run_rows(const Where& lines, int tiles, const std::byte* weigh
   const int rest = tiles % kTilesOf<N>;  // one tile at a time
   const int asks =
       blocks * lines.template asks<Ops, N>() + rest * lines.template asks<Ops, kVectorsPerTile>();
-  with_prefetcher<kLines, Where::kNearest>(ahead, blocks + rest, asks, [&](auto& fetch) QUIRE_INLINED {
-    run_tiles<Ops, R>(lines, tiles, weights, row_bytes, fetch, finish);
-  });
+  with_prefetcher<kLines, Where::kNearest>(
+      ahead, blocks + rest, asks, [&](auto& fetch) QUIRE_INLINED {
+        run_tiles<Ops, R>(lines, tiles, weights, row_bytes, fetch, finish);
+      });
 }
 
 // All rows, in blocks that are as equal as they can be; finish(row, lane, sums).
