@@ -30,9 +30,9 @@ std::span<const PageSlice> first_unit(std::span<const PageSlice> slices) noexcep
 
 // What one head of the walk reads and where its states begin.
 struct alignas(kApart) BlockWalk::Head {
-  Head(const AttendTask& task, int kv_head, std::span<const Query> queries, std::size_t row)
+  Head(const AttendTask& task, int kv_head, QueryRoom& room, std::size_t row)
       : group(group_of(task, kv_head)),
-        block(task, group, queries),
+        block(task, group, task.queries, room),
         keys(*task.store, Side::key, kv_head, task.isa),
         values(*task.store, Side::value, kv_head, task.isa),
         first_row(row) {}
@@ -75,9 +75,11 @@ BlockWalk::BlockWalk(const AttendTask& task, HeadRange heads, WalkRoom& room)
     sealed_below_[0] = std::min(sealed_below_[0], query.sealed_below);
     sealed_below_[1] = std::max(sealed_below_[1], query.sealed_below);
   }
-  heads_.reserve(static_cast<std::size_t>(heads.end - heads.begin));  // operands know readers
-  for (int head = heads.begin; head < heads.end; ++head) {
-    heads_.emplace_back(task_, head, task_.queries, rows_);
+  const auto count = static_cast<std::size_t>(heads.end - heads.begin);
+  heads_.reserve(count);  // operands know readers
+  if (room.queries.size() < count) room.queries.resize(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    heads_.emplace_back(task_, heads.begin + static_cast<int>(i), room.queries[i], rows_);
     rows_ += head_rows_;
   }
   const std::size_t sums = rows_ * static_cast<std::size_t>(o_stride_);
@@ -161,8 +163,9 @@ std::span<BlockWalk::Head> BlockWalk::heads_in(const HeadRange& range) noexcept 
 void BlockWalk::find_sides(const Head& head, const PageSlice& slice, Sides& sides) const noexcept {
   const bool sealed = slice.reads_sealed(task_.queries.front().sealed_below);
   const PageBytes page = bytes_of_page(slice);
-  sides.keys = head.keys.of(sealed).ahead(page);
-  sides.values = head.values.of(sealed).ahead(page);
+  const int slots = slice.first + slice.count;
+  sides.keys = head.keys.of(sealed).ahead(page, slots);
+  sides.values = head.values.of(sealed).ahead(page, slots);
 }
 
 // Takes the unit at hand into the states of its work item.
@@ -392,7 +395,9 @@ void BlockWalk::mix_page(Head& head, const UnitPage& page) {
         room_.values.side(),
         {from, slots_, weights.count, stretch.first_slot, stretch.end_slot, scale_, m_ + row,
          l_ + row, base_[turned] + row, keep_ + row, prepared, weights.stride});
-    room_.values.products().mix(room_.values.side(), stretch.first_slot, stretch.end_slot, weights,
+    // Rows that are multiplied where they lie end with the last one.
+    const int end_slot = std::min(stretch.end_slot, room_.values.side().slots);
+    room_.values.products().mix(room_.values.side(), stretch.first_slot, end_slot, weights,
                                 keep_ + row, o_of(turned, row), o_stride_,
                                 *std::exchange(values_ahead_, &kNothingAhead));
     touched_ = true;

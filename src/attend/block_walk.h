@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "attend/operand.h"
+#include "attend/query_block.h"
 #include "attend/seen.h"
 #include "attend/softmax.h"
 #include "attend/walk.h"
@@ -32,9 +33,10 @@ struct alignas(kApart) WalkRoom {
   Operand values;
   // [page of the unit]: [row of a head][slot], dot products or logits, then weights.
   std::vector<Scratch> logits;
-  Scratch extra;    // the same, of a page's other slices
-  Scratch weights;  // [row of a head], prepared
-  Scratch numbers;  // states, and what else there is of each row
+  Scratch extra;                   // the same, of a page's other slices
+  Scratch weights;                 // [row of a head], prepared
+  std::vector<QueryRoom> queries;  // [head of a walk]
+  Scratch numbers;                 // states, and what else there is of each row
 };
 
 // What a run of a walk begins with; null: nothing.

@@ -38,17 +38,14 @@ TileShape tile_of_any_head(const LayerStore& store, Side side) noexcept {
   return {side, store.page_tokens, stored_dim(store, side), 0};
 }
 
-std::size_t sealed_data_bytes(const LayerStore& store, Side side) noexcept {
-  return codec_of(store, side).data_bytes(tile_of_any_head(store, side));
-}
-
-std::size_t sealed_scale_bytes(const LayerStore& store, Side side) noexcept {
-  return codec_of(store, side).scale_bytes(tile_of_any_head(store, side));
+const LayerStore::SealedBytes& sealed_side(const LayerStore& store, Side side) noexcept {
+  return store.sealed_sides[static_cast<std::size_t>(side)];
 }
 
 // Sealed bytes of one side of one head, padding included.
 std::size_t sealed_side_bytes(const LayerStore& store, Side side) noexcept {
-  return aligned(sealed_data_bytes(store, side)) + aligned(sealed_scale_bytes(store, side));
+  const LayerStore::SealedBytes& bytes = sealed_side(store, side);
+  return aligned(bytes.data) + aligned(bytes.scales);
 }
 
 std::size_t sealed_head_bytes(const LayerStore& store) noexcept {
@@ -165,6 +162,12 @@ void place(LayerStore& store, std::size_t& rows_bytes, std::size_t& sealed_bytes
   store.rows_offset = aligned(rows_bytes);
   store.rows_bytes = aligned(heads * rows_of_head);
   store.sealed_offset = aligned(sealed_bytes);
+  for (const Side side : {Side::key, Side::value}) {
+    const Codec& codec = codec_of(store, side);
+    const TileShape tile = tile_of_any_head(store, side);
+    store.sealed_sides[static_cast<std::size_t>(side)] = {codec.data_bytes(tile),
+                                                          codec.scale_bytes(tile)};
+  }
   store.sealed_bytes = heads * sealed_head_bytes(store);
   rows_bytes = store.rows_offset + store.rows_bytes;
   sealed_bytes = store.sealed_offset + store.sealed_bytes;
@@ -174,9 +177,9 @@ SealedPlace sealed_place(const LayerStore& store, Side side, int head) noexcept 
   SealedPlace place;
   place.data = store.sealed_offset + static_cast<std::size_t>(head) * sealed_head_bytes(store);
   if (side == Side::value && !store.mla) place.data += sealed_side_bytes(store, Side::key);
-  place.data_bytes = sealed_data_bytes(store, side);
+  place.data_bytes = sealed_side(store, side).data;
   place.scales = place.data + aligned(place.data_bytes);
-  place.scale_bytes = sealed_scale_bytes(store, side);
+  place.scale_bytes = sealed_side(store, side).scales;
   return place;
 }
 

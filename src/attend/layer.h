@@ -37,6 +37,12 @@ struct LayerStore {
   std::size_t rows_bytes = 0;
   std::size_t sealed_offset = 0;
   std::size_t sealed_bytes = 0;
+  // Of one head, keys and values; both are the keys' for an MLA layer.
+  struct SealedBytes {
+    std::size_t data = 0;
+    std::size_t scales = 0;
+  };
+  SealedBytes sealed_sides[2];
 
   TileShape tile(Side side, int head) const noexcept;
   // Whether decode gives back exactly the rows that were sealed.

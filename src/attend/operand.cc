@@ -25,16 +25,12 @@ Reader::Reader(const LayerStore& s, Side the_side, int the_head, bool is_sealed,
       shape(s.tile(the_side, the_head)),
       slots(tile_ceil(s.page_tokens)),
       place(sealed_place(s, the_side, the_head)) {
-  if (sealed) {
-    ahead_at = place.data;
-    ahead_bytes =
-        (place.scale_bytes > 0 ? place.scales + place.scale_bytes : place.data + place.data_bytes) -
-        place.data;
-  } else {
-    ahead_at = rows_place(s, side, head);
-    ahead_bytes = head_rows_bytes(s, side);
-  }
-  ahead_nearest = ahead_bytes <= nearest_fetch_bytes();
+  data_at = sealed ? place.data : rows_place(s, side, head);
+  sealed_bytes =
+      (place.scale_bytes > 0 ? place.scales + place.scale_bytes : place.data + place.data_bytes) -
+      place.data;
+  row_bytes = quire::row_bytes(s, side);
+  nearest_bytes = nearest_fetch_bytes();
   codec = !sealed ? &float_codec(s.row_type) : side == Side::key ? s.key_codec : s.value_codec;
   dim = side == Side::key ? s.key_dim : s.value_dim;
   split = sealed && shape.parts() == 2 && place.scale_bytes > 0 ? shape.split : dim;
@@ -45,7 +41,8 @@ Reader::Reader(const LayerStore& s, Side the_side, int the_head, bool is_sealed,
           (side == Side::key ? kernel->coded.scores != nullptr : kernel->coded.mix != nullptr) &&
           (kernel->takes_coded == nullptr || kernel->takes_coded(side, dim));
   rotates = sealed && !decodes && codec->rotate[0] != nullptr;
-  direct = sealed && !decodes && (coded || kernel->expand == nullptr);
+  const bool tiled = sealed || (side == Side::value && s.row_type != DType::bf16);
+  direct = tiled && !decodes && (coded || kernel->expand == nullptr);
   if (decodes) {
     codec = &float_codec(DType::f32);
     kernel = codec->kernels[static_cast<std::size_t>(isa)];

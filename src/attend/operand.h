@@ -2,8 +2,9 @@
 //
 // Sealed codes are multiplied where they lie, or expanded first when many rows will use them. Rows
 // become tiles of the float codec of their type, so they are multiplied as pages sealed by that
-// codec are: a lossless page gives the same bits in both forms. What no kernel takes (values of an
-// MLA layer, sizes beyond a kernel's) is decoded to f32 tiles.
+// codec are: a lossless page gives the same bits in both forms. Values whose tiles are rows (f32
+// and f16) are multiplied where they lie too. What no kernel takes (values of an MLA layer, sizes
+// beyond a kernel's) is decoded to f32 tiles.
 //
 // Thread-safety: an operand belongs to one thread.
 #pragma once
@@ -31,10 +32,16 @@ struct PageBytes {
 struct Reader {
   Reader(const LayerStore& store, Side side, int head, bool sealed, Isa isa) noexcept;
 
-  // What of a page will be read, to be brought near.
-  Ahead ahead(const PageBytes& page) const noexcept {
-    const std::byte* from = sealed ? page.sealed : page.rows;
-    return from == nullptr ? Ahead{} : Ahead{from + ahead_at, ahead_bytes, ahead_nearest};
+  // What will be read of a page of which so many slots are shown, to be brought near.
+  Ahead ahead(const PageBytes& page, int shown) const noexcept {
+    const std::byte* from = block(page);
+    if (from == nullptr) return {};
+    const std::size_t bytes = sealed ? sealed_bytes : static_cast<std::size_t>(shown) * row_bytes;
+    return {from + data_at, bytes, bytes <= nearest_bytes};
+  }
+
+  const std::byte* block(const PageBytes& page) const noexcept {
+    return sealed ? page.sealed : page.rows;
   }
 
   const LayerStore* store;
@@ -45,7 +52,7 @@ struct Reader {
   TileShape shape;     // as the codec of the layer sees it
   bool decodes;        // to f32 tiles
   bool coded;          // codes can be multiplied where they lie
-  bool direct;         // codes are multiplied where they lie, unless many rows use them
+  bool direct;         // multiplied where it lies, unless many rows use it
   bool rotates;        // the kernel multiplies in a basis of the codec's own
   const Codec* codec;  // of the tiles that `kernel` multiplies
   const Kernel* kernel;
@@ -57,9 +64,10 @@ struct Reader {
   std::size_t folded_bytes = 0;
   std::size_t weight_bytes = 0;  // 0: weights are multiplied as they are
   SealedPlace place;
-  std::size_t ahead_at;  // in the page's block of this form
-  std::size_t ahead_bytes;
-  bool ahead_nearest;  // they fit the nearest cache
+  std::size_t data_at;        // in the page's block of this form
+  std::size_t sealed_bytes;   // scales included
+  std::size_t row_bytes;      // of a row
+  std::size_t nearest_bytes;  // as many fit the nearest cache
 };
 
 // The readers of one side of one head, of both forms.
@@ -80,9 +88,9 @@ class Operand {
     reader_ = &r;
     if (!r.direct || (many && r.kernel->expand != nullptr)) return make_new(r, page, count, many);
     made_ = {};
-    side_ = {page.sealed + r.place.data,
-             r.place.scale_bytes > 0 ? page.sealed + r.place.scales : nullptr, r.slots, r.dim,
-             r.split};
+    side_ = {r.block(page) + r.data_at,
+             r.sealed && r.place.scale_bytes > 0 ? page.sealed + r.place.scales : nullptr,
+             r.sealed ? r.slots : count, r.dim, r.split};
     products_ = &r.kernel->coded;
   }
 

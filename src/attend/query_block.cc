@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include "base/convert.h"
 
@@ -14,14 +15,14 @@ HeadGroup group_of(const AttendTask& task, int kv_head) noexcept {
 }
 
 QueryBlock::QueryBlock(const AttendTask& task, const HeadGroup& group,
-                       std::span<const Query> queries)
+                       std::span<const Query> queries, QueryRoom& room)
     : task_(task),
       rows_(static_cast<std::int64_t>(queries.size()) * group.count),
-      dim_(task.store->key_dim) {
-  plain_.resize(static_cast<std::size_t>(rows_ * dim_));
+      dim_(task.store->key_dim),
+      room_(room) {
   const ConvertRows convert = convert_rows(task.q.dtype, DType::f32, task.isa);
   const auto* data = static_cast<const std::byte*>(task.q.data);
-  float* to = plain_.data();
+  float* to = room.plain.take_floats(static_cast<std::size_t>(rows_ * dim_));
   for (const Query& query : queries) {
     for (std::int64_t h = 0; h < group.count; ++h, to += dim_) {
       const std::byte* from =
@@ -39,19 +40,19 @@ QueryBlock::QueryBlock(const AttendTask& task, const HeadGroup& group,
 
 Operands QueryBlock::folded(const Operand& keys, const Operands& rows) {
   const Reader& reader = keys.reader();
-  std::byte* to = folded_.take(static_cast<std::size_t>(rows.count) * reader.folded_bytes);
+  std::byte* to = room_.folded.take(static_cast<std::size_t>(rows.count) * reader.folded_bytes);
   reader.kernel->fold(keys.side(), rows, to);
   return {to, static_cast<std::ptrdiff_t>(reader.folded_bytes), rows.count};
 }
 
 void QueryBlock::prepare(const Reader& reader, std::int64_t turn, Prepared& form) {
   const auto stride = static_cast<std::ptrdiff_t>(reader.query_bytes);
-  const float* from = turn == 0 ? plain_.data() : turned(turn);
-  std::byte* to = form.bytes.take(static_cast<std::size_t>(rows_ * stride));
+  const float* from = turned(turn);
+  std::byte* to = room_.forms[reader.sealed].take(static_cast<std::size_t>(rows_ * stride));
   if (reader.rotates) {
     const auto rows = static_cast<std::size_t>(rows_);
     const auto dim = static_cast<std::size_t>(dim_);
-    float* rotated = rotated_.take_floats(rows * dim);
+    float* rotated = room_.rotated.take_floats(rows * dim);
     std::copy_n(from, rows * dim, rotated);
     reader.codec->rotate[static_cast<std::size_t>(reader.isa)](reader.shape, rotated, rows, dim);
     from = rotated;
@@ -64,15 +65,18 @@ void QueryBlock::prepare(const Reader& reader, std::int64_t turn, Prepared& form
 }
 
 const float* QueryBlock::turned(std::int64_t turn) {
-  if (turned_.empty() || turn != turn_) {
-    turn_ = turn;
-    turned_ = plain_;
-    const std::vector<float> angles = task_.math.rope->angles(-turn);
-    for (std::int64_t row = 0; row < rows_; ++row) {
-      task_.math.rope->apply(angles, turned_.data() + row * dim_);
-    }
+  const auto count = static_cast<std::size_t>(rows_ * dim_);
+  const float* plain = room_.plain.take_floats(count);
+  if (turn == 0) return plain;
+  float* turned = room_.turned.take_floats(count);
+  if (turn == turn_) return turned;
+  turn_ = turn;
+  std::copy_n(plain, count, turned);
+  const std::vector<float> angles = task_.math.rope->angles(-turn);
+  for (std::int64_t row = 0; row < rows_; ++row) {
+    task_.math.rope->apply(angles, turned + row * dim_);
   }
-  return turned_.data();
+  return turned;
 }
 
 }  // namespace quire

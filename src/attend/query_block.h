@@ -7,7 +7,6 @@
 
 #include <cstdint>
 #include <span>
-#include <vector>
 
 #include "attend/operand.h"
 #include "attend/walk.h"
@@ -22,10 +21,20 @@ struct HeadGroup {
 };
 HeadGroup group_of(const AttendTask& task, int kv_head) noexcept;
 
+// Memory for a block's queries, that one block after the other may use.
+struct QueryRoom {
+  Scratch plain;     // [row][key_dim]
+  Scratch turned;    // the same, turned back
+  Scratch rotated;   // to prepare a form
+  Scratch forms[2];  // for rows, for sealed pages
+  Scratch folded;    // with numbers of a page
+};
+
 class QueryBlock {
  public:
-  // `task` must outlive the block.
-  QueryBlock(const AttendTask& task, const HeadGroup& group, std::span<const Query> queries);
+  // `task` and `room` must outlive the block; nobody else uses the room meanwhile.
+  QueryBlock(const AttendTask& task, const HeadGroup& group, std::span<const Query> queries,
+             QueryRoom& room);
 
   // The prepared rows [first, first + count) for the keys of a page with `turn`, valid until the
   // next call.
@@ -36,7 +45,7 @@ class QueryBlock {
     Prepared& form = forms_[reader.sealed];
     if (!form.ready || form.turn != turn) prepare(reader, turn, form);
     const auto stride = static_cast<std::ptrdiff_t>(reader.query_bytes);
-    const std::byte* rows = form.bytes.data() + first * stride;
+    const std::byte* rows = room_.forms[reader.sealed].data() + first * stride;
     // Not by way of a variable: a copy would read in wider parts than were written, which waits for
     // all stores before it (1 % of decode with tq2).
     if (reader.kernel->fold == nullptr) return {rows, stride, static_cast<int>(count)};
@@ -45,7 +54,6 @@ class QueryBlock {
 
  private:
   struct Prepared {
-    Scratch bytes;
     std::int64_t turn = 0;
     bool ready = false;
   };
@@ -57,12 +65,9 @@ class QueryBlock {
   const AttendTask& task_;
   std::int64_t rows_;
   std::int64_t dim_;
-  std::vector<float> plain_;   // [row][key_dim]
-  std::vector<float> turned_;  // the same, turned back by turn_
-  std::int64_t turn_ = 0;
-  Scratch rotated_;    // to prepare a form
-  Prepared forms_[2];  // for rows, for sealed pages
-  Scratch folded_;     // with numbers of a page
+  QueryRoom& room_;
+  std::int64_t turn_ = 0;  // of what is turned in the room; 0: nothing is
+  Prepared forms_[2];      // for rows, for sealed pages
 };
 
 }  // namespace quire

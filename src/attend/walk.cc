@@ -63,13 +63,14 @@ void attend_logits(const AttendTask& task, int kv_head, float* out, std::int64_t
   const int slots = tile_ceil(task.store->page_tokens);
   const std::size_t block = block_queries(task);
   Scratch scratch;
+  QueryRoom room;
   const Readers readers(*task.store, Side::key, kv_head, task.isa);
   Operand keys;
   for (std::size_t at = 0; at < task.queries.size(); at += block) {
     const std::span<const Query> queries =
         task.queries.subspan(at, std::min(block, task.queries.size() - at));
     const auto rows = static_cast<std::int64_t>(queries.size()) * group.count;
-    QueryBlock rows_of_block(task, group, queries);
+    QueryBlock rows_of_block(task, group, queries, room);
     float* logits = scratch.take_floats(static_cast<std::size_t>(rows * slots));
     std::int64_t column = 0;
     std::vector<Seen> seen(queries.size());

@@ -93,23 +93,31 @@ bool AttendWork::cuts_history(std::size_t shares) const noexcept {
   return store.sealed_bytes / shares < (even ? kOwnBytes : 2 * kOwnBytes);
 }
 
-// Shares that follow each other along the history, equal to a head: one range of all heads. The
-// last one has the open page and takes longest: `last_first` leaves it to who comes first, and
-// begins first, where a thread is likely to come for each. Requires: no more shares than items.
+// Shares that follow each other along the history, one range of all heads. To the nearest head of
+// an item they read as much, whatever the last item has: a page, or many, and the open one. That
+// one takes longest: `last_first` leaves its share to who comes first, and begins first, where a
+// thread is likely to come for each. Requires: no more shares than items.
 void AttendWork::cut_history(std::size_t shares, bool last_first) {
   const auto heads = static_cast<std::size_t>(task_.store->heads);
   Range& range = ranges_.emplace_back();
   range.heads = {0, task_.store->heads};
-  std::size_t at = 0;  // heads of all items, in order
+  std::size_t all = 0;
+  for (const WorkItem& item : items_) all += heads * head_bytes(item);
+  std::size_t at = 0;    // heads of all items, in order
+  std::size_t read = 0;  // bytes of those before
   for (std::size_t i = 0; i < shares; ++i) {
     const std::size_t first = portions_.size();
-    const std::size_t end = heads * items_.size() * (i + 1) / shares;
-    while (at < end) {
+    const std::size_t wanted = all * (i + 1) / shares;
+    while (at < heads * items_.size()) {
+      const WorkItem& item = items_[at / heads];
+      const std::size_t bytes = head_bytes(item);
       const std::size_t head = at % heads;
-      const std::size_t count = std::min(heads - head, end - at);
-      portions_.push_back(
-          {0, items_[at / heads], {static_cast<int>(head), static_cast<int>(head + count)}});
+      const std::size_t fit = wanted > read ? (wanted - read + bytes / 2) / bytes : 0;
+      const std::size_t count = std::min(heads - head, fit);
+      if (count == 0) break;
+      portions_.push_back({0, item, {static_cast<int>(head), static_cast<int>(head + count)}});
       at += count;
+      read += count * bytes;
     }
     if (last_first) {
       shares_.emplace_front(first, portions_.size());
@@ -118,6 +126,19 @@ void AttendWork::cut_history(std::size_t shares, bool last_first) {
     }
   }
   range.states.resize(portions_.size());
+}
+
+// What is read of an item for one head, about; above 0.
+std::size_t AttendWork::head_bytes(const WorkItem& item) const {
+  const LayerStore& store = *task_.store;
+  const std::int64_t sealed_below = item_queries_.front().sealed_below;
+  std::size_t bytes = 0;  // of all heads, times the tokens of a page
+  for (const PageSlice& slice : item) {
+    const bool sealed = slice.reads_sealed(sealed_below);
+    bytes +=
+        static_cast<std::size_t>(slice.count) * (sealed ? store.sealed_bytes : store.rows_bytes);
+  }
+  return bytes / static_cast<std::size_t>(store.page_tokens * store.heads) + 1;
 }
 
 // Ranges of heads, a share each.
@@ -233,11 +254,7 @@ std::unique_ptr<Scratch> AttendWork::portion_done(std::size_t portion,
   for (; range.merged < range.states.size(); ++range.merged) {
     std::unique_ptr<Scratch>& next = range.states[range.merged];
     if (next == nullptr) return free;
-    if (range.sum == nullptr) {
-      range.sum = std::move(next);  // of all heads of the range
-      continue;
-    }
-    merge(portions_[range.first + range.merged], *next, *range.sum);
+    merge(portions_[range.first + range.merged], *next);
     // The first is the thread's own, most often.
     if (free == nullptr) {
       free = std::move(next);
@@ -245,24 +262,26 @@ std::unique_ptr<Scratch> AttendWork::portion_done(std::size_t portion,
       scratch_.leave(std::move(next));
     }
   }
-  finish_range(range.heads, states_of(range.heads, *range.sum));
-  scratch_.leave(std::move(range.sum));
+  finish_block(job_.queries, range.heads);
   return free;
 }
 
-// Merges the states of a portion into those of its range.
-void AttendWork::merge(const Portion& portion, Scratch& of_portion, Scratch& of_range) const {
-  const HeadRange& range = ranges_[portion.range].heads;
+// Merges the states of a portion into those of the job, which begin with the first item's.
+void AttendWork::merge(const Portion& portion, Scratch& of_portion) const {
   const StateView from = states_of(portion.heads, of_portion);
-  const StateView to = states_of(range, of_range);
+  const StateView& to = job_.states;
+  const bool begins = portion.item.data() == items_.front().data();
   for (std::int64_t row = 0; row < from.tokens; ++row) {
     const std::int64_t at = row * from.heads;
-    const std::int64_t to_at = row * to.heads + (portion.heads.begin - range.begin) * group_;
+    const std::int64_t to_at = job_.queries[static_cast<std::size_t>(row)].out_row * to.heads +
+                               portion.heads.begin * group_;
+    if (begins) state_clear(to.o + to_at * to.dim, to.m + to_at, to.l + to_at, from.heads, to.dim);
     state_merge(to.o + to_at * to.dim, to.m + to_at, to.l + to_at, from.o + at * from.dim,
                 from.m + at, from.l + at, from.heads, from.dim);
   }
 }
 
+// From the states of the job to its output, if there is one.
 void AttendWork::finish_block(std::span<const Query> queries, const HeadRange& range) {
   if (job_.out == nullptr) return;
   const StateView& states = job_.states;
@@ -270,26 +289,6 @@ void AttendWork::finish_block(std::span<const Query> queries, const HeadRange& r
     for (std::int64_t head = range.begin * group_; head < range.end * group_; ++head) {
       const std::int64_t at = query.out_row * states.heads + head;
       finish(query, head, states.o + at * states.dim, states.m[at], states.l[at]);
-    }
-  }
-}
-
-// From the states of a range to the output, or to the states of the job.
-void AttendWork::finish_range(const HeadRange& heads, const StateView& from) {
-  const StateView& to = job_.states;
-  std::int64_t of = 0;
-  for (const Query& query : job_.queries) {
-    const std::int64_t first = heads.begin * group_;
-    for (std::int64_t head = first; head < first + from.heads; ++head, ++of) {
-      const float* o = from.o + of * from.dim;
-      if (job_.out != nullptr) {
-        finish(query, head, o, from.m[of], from.l[of]);
-        continue;
-      }
-      const std::int64_t at = query.out_row * to.heads + head;
-      std::copy_n(o, to.dim, to.o + at * to.dim);
-      to.m[at] = from.m[of];
-      to.l[at] = from.l[of];
     }
   }
 }

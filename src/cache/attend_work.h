@@ -96,14 +96,14 @@ class AttendWork {
     std::size_t first = 0;                         // of its portions
     std::mutex mutex;                              // of what follows, and held to merge
     std::vector<std::unique_ptr<Scratch>> states;  // [portion]: those that wait to be merged
-    std::unique_ptr<Scratch> sum;                  // those that were, the first `merged`
-    std::size_t merged = 0;
+    std::size_t merged = 0;                        // the first so many were
   };
 
   void cut(std::size_t threads, std::size_t works);
   bool cuts_history(std::size_t shares) const noexcept;
   void cut_history(std::size_t shares, bool last_first);
   void cut_heads(std::size_t ranges);
+  std::size_t head_bytes(const WorkItem& item) const;
   void take_portions();
   std::optional<std::size_t> take(Share*& share) noexcept;
   Share* fullest() noexcept;
@@ -111,9 +111,8 @@ class AttendWork {
   void find_walker(std::size_t range, std::unique_ptr<Walker>& walker);
   StateView states_of(const HeadRange& heads, Scratch& scratch) const;
   std::unique_ptr<Scratch> portion_done(std::size_t portion, std::unique_ptr<Scratch> states);
-  void merge(const Portion& portion, Scratch& of_portion, Scratch& of_range) const;
+  void merge(const Portion& portion, Scratch& of_portion) const;
   void finish_block(std::span<const Query> queries, const HeadRange& range);
-  void finish_range(const HeadRange& heads, const StateView& from);
   void finish(const Query& query, std::int64_t head, const float* o, float m, float l);
 
   const AttendJob job_;

@@ -1,57 +1,81 @@
-// Objects that tasks work with for a while and leave for the next. A thread takes the one it left
-// last, if that is still there: what it holds is most likely in that core's cache, and would have
-// to come from another's otherwise.
+// Objects that tasks work with for a while and leave for the next. A thread gets the one it left
+// last: what it holds is most likely in that core's cache, and would have to come from another's
+// otherwise. It has a place of its own for it, on lines that others do not write; what does not fit
+// there lies on a shelf for all.
 //
 // Thread-safety: any thread.
 #pragma once
 
-#include <algorithm>
+#include <atomic>
+#include <cstddef>
 #include <memory>
 #include <mutex>
 #include <new>
-#include <thread>
 #include <utility>
 #include <vector>
 
+#include "attend/scratch.h"
+
 namespace quire {
+
+// Of the calling thread, counted from 0 as threads ask for the first time.
+inline std::size_t thread_number() noexcept {
+  static std::atomic<std::size_t> threads = 0;
+  thread_local const std::size_t own = threads++;
+  return own;
+}
 
 template <typename T>
 class Shelf {
  public:
+  Shelf() = default;
+  Shelf(const Shelf&) = delete;
+  Shelf& operator=(const Shelf&) = delete;
+  ~Shelf() {
+    for (Place& place : places_) delete place.object.load();
+  }
+
+  // Threads have the same place if their numbers are equal modulo this.
+  static constexpr std::size_t kPlaces = 16;
+
   // One that was left, or a new one. Throws std::bad_alloc.
   std::unique_ptr<T> take() {
+    if (T* own = own_place().object.exchange(nullptr)) return std::unique_ptr<T>(own);
     {
       const std::lock_guard lock(mutex_);
       if (!left_.empty()) {
-        const auto own = std::find_if(left_.rbegin(), left_.rend(), [](const Left& left) {
-          return left.by == std::this_thread::get_id();
-        });
-        const auto at = own == left_.rend() ? left_.begin() : own.base() - 1;
-        std::unique_ptr<T> taken = std::move(at->object);
-        left_.erase(at);
+        std::unique_ptr<T> taken = std::move(left_.back());
+        left_.pop_back();
         return taken;
       }
+    }
+    for (Place& other : places_) {
+      if (T* left = other.object.exchange(nullptr)) return std::unique_ptr<T>(left);
     }
     return std::make_unique<T>();
   }
 
   void leave(std::unique_ptr<T> object) noexcept {
+    std::unique_ptr<T> before(own_place().object.exchange(object.release()));
+    if (before == nullptr) return;
     const std::lock_guard lock(mutex_);
     try {
-      left_.push_back({std::this_thread::get_id(), std::move(object)});
+      left_.push_back(std::move(before));
     } catch (const std::bad_alloc&) {
       // The object goes, and the next taker makes one.
     }
   }
 
  private:
-  struct Left {
-    std::thread::id by;
-    std::unique_ptr<T> object;
+  struct alignas(kApart) Place {
+    std::atomic<T*> object = nullptr;
   };
 
+  Place& own_place() noexcept { return places_[thread_number() % kPlaces]; }
+
+  Place places_[kPlaces];
   std::mutex mutex_;
-  std::vector<Left> left_;
+  std::vector<std::unique_ptr<T>> left_;
 };
 
 // An object from a shelf, until it is left there again.

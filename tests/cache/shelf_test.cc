@@ -2,7 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <memory>
 #include <thread>
+#include <utility>
+#include <vector>
 
 namespace quire::test {
 namespace {
@@ -16,18 +20,59 @@ TEST(Shelf, MakesWhatNobodyLeft) {
   EXPECT_NE(first, second);
 }
 
+// Calls f on another thread, one that has another place than the calling one.
+template <typename F>
+void on_another_thread(const F& f) {
+  const std::size_t place = thread_number() % Shelf<int>::kPlaces;
+  for (bool done = false; !done;) {
+    std::thread([&] {
+      done = thread_number() % Shelf<int>::kPlaces != place;
+      if (done) f();
+    }).join();
+  }
+}
+
 TEST(Shelf, AThreadGetsWhatItLeftItself) {
   Shelf<int> shelf;
   shelf.leave(std::make_unique<int>(1));
-  std::thread([&] {
+  on_another_thread([&] {
     shelf.leave(std::make_unique<int>(2));
     EXPECT_EQ(*shelf.take(), 2);
     shelf.leave(std::make_unique<int>(3));
-  }).join();
+  });
   shelf.leave(std::make_unique<int>(4));
   EXPECT_EQ(*shelf.take(), 4);  // the last of its own
   EXPECT_EQ(*shelf.take(), 1);
   EXPECT_EQ(*shelf.take(), 3);  // of a thread that is gone: better than none
+}
+
+TEST(Shelf, ThreadsThatShareAPlaceEachGetAnother) {
+  Shelf<int> shelf;
+  const int threads = 3 * static_cast<int>(Shelf<int>::kPlaces);
+  std::atomic<int> made = 0;  // zeros that were taken
+  std::vector<std::thread> all;
+  for (int i = 0; i < threads; ++i) {
+    all.emplace_back([&] {
+      for (int round = 0; round < 1000; ++round) {
+        std::unique_ptr<int> mine = shelf.take();
+        if (*mine == 0) ++made;
+        const int before = ++*mine;
+        std::this_thread::yield();
+        EXPECT_EQ(*mine, before);  // nobody else has it
+        shelf.leave(std::move(mine));
+      }
+    });
+  }
+  for (std::thread& thread : all) thread.join();
+  EXPECT_LT(made, 10 * threads);  // most were left by others
+  int left = 0;
+  int uses = 0;
+  while (const int used = *shelf.take()) {
+    ++left;
+    uses += used;
+  }
+  EXPECT_EQ(left, made);  // none is lost
+  EXPECT_EQ(uses, 1000 * threads);
 }
 
 TEST(Shelf, LendsUntilTheBorrowerIsGone) {
