@@ -42,6 +42,7 @@ struct alignas(kApart) BlockWalk::Head {
   Readers keys;
   Readers values;
   std::size_t first_row;  // of the walk's rows
+  bool begun[2] = {};     // whether the sums of all rows have begun in the item at hand
 };
 
 // A page of the unit at hand: its slices, and what of it each query sees.
@@ -240,15 +241,20 @@ float* BlockWalk::logits_of(std::size_t p) {
 }
 
 void BlockWalk::clear_item() noexcept {
+  for (Head& head : heads_) head.begun[0] = head.begun[1] = false;
   for (float* array : {m_, base_[0], base_[1]}) std::fill_n(array, rows_, kNothing);
   std::fill_n(l_, rows_, 0.0f);
 }
 
-void BlockWalk::begin_sums(bool turned, std::size_t row, std::size_t count) noexcept {
+void BlockWalk::begin_sums(Head& head, bool turned, std::size_t row, std::size_t count) noexcept {
+  if (head.begun[turned]) return;
+  bool all = count == head_rows_;
   for (const std::size_t end = row + count; row < end; ++row) {
     if (base_[turned][row] != kNothing) continue;
     std::fill_n(o_of(turned, row), o_stride_, 0.0f);
+    all = false;
   }
+  head.begun[turned] = all;
 }
 
 // Slices of one page that follow each other are taken together.
@@ -390,7 +396,7 @@ void BlockWalk::mix_page(Head& head, const UnitPage& page) {
       weights.rows = prepared;
     }
     const bool turned = reader.rotates;
-    begin_sums(turned, row, count);
+    begin_sums(head, turned, row, count);
     reader.kernel->weigh(
         room_.values.side(),
         {from, slots_, weights.count, stretch.first_slot, stretch.end_slot, scale_, m_ + row,

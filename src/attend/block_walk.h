@@ -83,7 +83,7 @@ class BlockWalk {
   void end_item(std::span<const Head> heads, const StateView& out, std::int64_t first_head);
   void join_sums(const Head& head);
   void clear_item() noexcept;
-  void begin_sums(bool turned, std::size_t row, std::size_t count) noexcept;
+  void begin_sums(Head& head, bool turned, std::size_t row, std::size_t count) noexcept;
   void split_pages(std::span<const PageSlice> unit);
   void look_at(UnitPage& page, bool alone) const;
   Whole seen_whole(std::span<const PageSlice> unit) const noexcept;

@@ -87,7 +87,7 @@ class Operand {
   void make(const Reader& r, const PageBytes& page, int count, bool many) {
     reader_ = &r;
     if (!r.direct || (many && r.kernel->expand != nullptr)) return make_new(r, page, count, many);
-    made_ = {};
+    made_.reader = nullptr;
     side_ = {r.block(page) + r.data_at,
              r.sealed && r.place.scale_bytes > 0 ? page.sealed + r.place.scales : nullptr,
              r.sealed ? r.slots : count, r.dim, r.split};

@@ -23,6 +23,10 @@ constexpr std::size_t kMostInHistory = 4;
 // States of most items wait to be merged there: they may be this part of the items' bytes, at most.
 constexpr std::size_t kMostStates = 16;
 
+AttendTask task_of(const AttendJob& job) noexcept {
+  return {&job.layer->store, job.layer->math, job.slices, job.queries, job.q};
+}
+
 }  // namespace
 
 float sink_of(const Layer& layer, int query_head) noexcept {
@@ -47,8 +51,8 @@ struct alignas(kApart) AttendWork::Walker {
 AttendWork::AttendWork(const AttendJob& job, std::size_t threads, std::size_t works,
                        Shelf<WalkRoom>& rooms, Shelf<Scratch>& scratch)
     : job_(job),
-      task_{&job.layer.store, job.layer.math, job.slices, job.queries, job.q},
-      group_(job.states.heads / job.layer.store.heads),
+      task_(task_of(job)),
+      group_(job.states.heads / job.layer->store.heads),
       rooms_(rooms),
       scratch_(scratch) {
   const std::size_t block = block_queries(task_);
@@ -66,6 +70,22 @@ AttendWork::AttendWork(const AttendJob& job, std::size_t threads, std::size_t wo
 }
 
 AttendWork::~AttendWork() = default;
+
+bool AttendWork::begin_again(const AttendJob& job) noexcept {
+  const LayerStore& store = job.layer->store;
+  const LayerStore& before = *task_.store;
+  if (store.heads != before.heads || store.key_dim != before.key_dim ||
+      store.value_dim != before.value_dim || store.rows_bytes != before.rows_bytes ||
+      store.sealed_bytes != before.sealed_bytes || job.states.heads != job_.states.heads) {
+    return false;
+  }
+  job_ = job;
+  task_ = task_of(job);
+  came_ = 0;
+  for (Share& share : shares_) share.next = share.begin;
+  for (Range& range : ranges_) range.merged = 0;
+  return true;
+}
 
 void AttendWork::cut(std::size_t threads, std::size_t works) {
   const auto heads = static_cast<std::size_t>(task_.store->heads);
@@ -296,7 +316,7 @@ void AttendWork::finish_block(std::span<const Query> queries, const HeadRange& r
 void AttendWork::finish(const Query& query, std::int64_t head, const float* o, float m, float l) {
   const OutputView& out = *job_.out;
   state_finish(out.data + query.out_row * out.token_stride + head * out.head_stride, o, m, l,
-               sink_of(job_.layer, static_cast<int>(head)), job_.states.dim);
+               sink_of(*job_.layer, static_cast<int>(head)), job_.states.dim);
 }
 
 }  // namespace quire

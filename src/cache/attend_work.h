@@ -39,7 +39,7 @@ float sink_of(const Layer& layer, int query_head) noexcept;
 StateView states_in(Scratch& scratch, std::int64_t rows, std::int64_t heads, std::int64_t dim);
 
 struct AttendJob {
-  const Layer& layer;
+  const Layer* layer;
   std::span<const PageSlice> slices;
   std::span<const WorkItem> items;  // of the slices
   std::span<const Query> queries;
@@ -56,6 +56,10 @@ class AttendWork {
   ~AttendWork();
   AttendWork(const AttendWork&) = delete;
   AttendWork& operator=(const AttendWork&) = delete;
+
+  // Begins again, cut as it is, for another layer with the same slices, items and queries; false
+  // where that layer's form is another. Requires: what was begun before is done.
+  bool begin_again(const AttendJob& job) noexcept;
 
   // Tasks that do not depend on each other. One, if there are items.
   std::size_t tasks() const noexcept {
@@ -83,11 +87,13 @@ class AttendWork {
 
   // Portions that one thread takes, while others do not help.
   struct alignas(kApart) Share {
-    Share(std::size_t begin, std::size_t the_end) : next(begin), end(the_end) {}
+    Share(std::size_t the_begin, std::size_t the_end)
+        : begin(the_begin), end(the_end), next(the_begin) {}
     std::size_t left() const noexcept { return end - std::min(next.load(), end); }
 
-    std::atomic<std::size_t> next;  // portion; not below `end`: none is left
+    const std::size_t begin;
     const std::size_t end;
+    std::atomic<std::size_t> next;  // portion; not below `end`: none is left
   };
 
   // Of the portions of a range.
@@ -115,8 +121,8 @@ class AttendWork {
   void finish_block(std::span<const Query> queries, const HeadRange& range);
   void finish(const Query& query, std::int64_t head, const float* o, float m, float l);
 
-  const AttendJob job_;
-  const AttendTask task_;
+  AttendJob job_;
+  AttendTask task_;
   const std::int64_t group_;  // query heads of a kv head
   Shelf<WalkRoom>& rooms_;
   Shelf<Scratch>& scratch_;

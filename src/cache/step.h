@@ -15,6 +15,7 @@
 
 #include "attend/block_walk.h"
 #include "attend/scratch.h"
+#include "cache/attend_work.h"
 #include "cache/core.h"
 #include "cache/shelf.h"
 
@@ -104,6 +105,7 @@ class StepCore : public std::enable_shared_from_this<StepCore> {
     std::vector<PageSlice> slices;
     std::vector<WorkItem> items;  // of the slices
     std::vector<Query> queries;
+    std::unique_ptr<AttendWork> work;  // of the last layer
   };
   std::vector<Sight> sights;  // [part][group]
   Scratch states;             // of attend

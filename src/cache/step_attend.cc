@@ -24,7 +24,7 @@ std::size_t most_helpers(const Store& store) noexcept {
 }
 
 // With all works, beginning at another for each helper.
-void help(std::span<const std::unique_ptr<AttendWork>> works, std::size_t helper) {
+void help(std::span<AttendWork* const> works, std::size_t helper) {
   for (std::size_t i = 0; i < works.size(); ++i) works[(helper + i) % works.size()]->help();
 }
 
@@ -145,7 +145,10 @@ Result<void> StepCore::set_exceptions(const std::vector<std::int64_t>& tokens) {
   }
   std::fill(data->exceptions.begin(), data->exceptions.end(), char{0});
   for (const std::int64_t token : tokens) data->exceptions[static_cast<std::size_t>(token)] = 1;
-  for (Sight& sight : sights) sight.queries.clear();
+  for (Sight& sight : sights) {
+    sight.queries.clear();
+    sight.work.reset();
+  }
   return {};
 }
 
@@ -153,15 +156,21 @@ Result<void> StepCore::set_exceptions(const std::vector<std::int64_t>& tokens) {
 
 Result<void> StepCore::run_states(const Layer& layer, const TensorView& q, const StateView& to,
                                   const OutputView* out) {
-  std::vector<std::unique_ptr<AttendWork>> works;
+  std::vector<AttendWork*> works;
   std::vector<std::size_t> ends;  // of each one's tasks
+  works.reserve(data->parts.size());
+  ends.reserve(data->parts.size());
   std::size_t helpers = 0;
   const std::size_t threads = cache->store->run_threads;
   for (const StepPart& part : data->parts) {
-    works.push_back(
-        std::make_unique<AttendWork>(AttendJob{layer, slices_of(part, layer), items_of(part, layer),
-                                               queries_of(part, layer), q, to, out},
-                                     threads, data->parts.size(), walk_rooms, item_scratch));
+    const AttendJob job = {
+        &layer, slices_of(part, layer), items_of(part, layer), queries_of(part, layer), q, to, out};
+    std::unique_ptr<AttendWork>& work = sight_of(part, layer.group).work;
+    if (work == nullptr || !work->begin_again(job)) {
+      work =
+          std::make_unique<AttendWork>(job, threads, data->parts.size(), walk_rooms, item_scratch);
+    }
+    works.push_back(work.get());
     ends.push_back((ends.empty() ? 0 : ends.back()) + works.back()->tasks());
     helpers += works.back()->helpers();
   }
@@ -180,7 +189,10 @@ Result<void> StepCore::run_states(const Layer& layer, const TensorView& q, const
       out_of_memory = true;
     }
   });
-  if (out_of_memory) throw std::bad_alloc();
+  if (out_of_memory) {
+    for (Sight& sight : sights) sight.work.reset();  // they were left half done
+    throw std::bad_alloc();
+  }
   return {};
 }
 
