@@ -272,6 +272,54 @@ TEST(Attend, AnswersTheSameHoweverManyThreadsShareIt) {
   EXPECT_GT(crowd.most, 4u);  // more than one for each sequence
 }
 
+// A step keeps how it cut the work of a layer for the next one, which may have another form, be
+// asked for by other query heads, or be told of exceptions.
+TEST(Attend, LayersOfAllFormsTakeTurnsInAStep) {
+  struct Form {
+    int kv_heads;
+    int dim;
+    int query_heads;
+  };
+  const std::vector<Form> forms = {{4, 64, 8}, {4, 64, 8}, {4, 64, 4}, {3, 64, 6},
+                                   {4, 32, 8}, {1, 64, 2}, {4, 64, 8}};
+  CacheSpec spec = small_spec(static_cast<int>(forms.size()), "int8");
+  spec.page_tokens = 4;
+  for (std::size_t i = 0; i < forms.size(); ++i) {
+    spec.layers[i].kv_heads = forms[i].kv_heads;
+    spec.layers[i].key_dim = spec.layers[i].value_dim = forms[i].dim;
+  }
+  const auto attend_to = [&](Step& step, std::size_t layer, std::int64_t tokens) {
+    const Form& form = forms[layer];
+    return attend(step, spec, static_cast<int>(layer),
+                  known_queries(tokens, form.query_heads, form.dim))
+        .data;
+  };
+  for (const std::int64_t tokens : {1, 5}) {
+    const auto run = [&](int threads, bool alone) {
+      spec.threads = threads;
+      Cache cache = Cache::create(spec).value();
+      const Sequence sequence = filled(cache, 150);
+      std::vector<std::vector<float>> found;
+      Step step = stepped(cache, batch_of(sequence, 150, tokens));
+      for (int round = 0; round < 2; ++round) {
+        if (round == 1) step.set_exceptions({0}).value();
+        for (std::size_t layer = 0; layer < forms.size(); ++layer) {
+          found.push_back(attend_to(step, layer, tokens));
+          if (!alone) continue;
+          step.drop();
+          step = stepped(cache, batch_of(sequence, 150, tokens));
+          if (round == 1) step.set_exceptions({0}).value();
+        }
+      }
+      return found;
+    };
+    const std::vector<std::vector<float>> alone = run(1, true);
+    for (const int threads : {1, 2, 3, 8}) {
+      EXPECT_EQ(run(threads, false), alone) << threads << " threads, " << tokens << " queries";
+    }
+  }
+}
+
 // --- states --------------------------------------------------------------------------------------
 
 TEST(AttendState, StatesOfTwoHalvesMergeToTheWhole) {
