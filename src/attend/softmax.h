@@ -1,10 +1,11 @@
-// Masks of rows, and the common maximum of units of several pages; kernels do the rest of softmax
-// (codec/weights.h). For each instruction set.
+// Masks of rows, the common maximum of units of several pages, and sums of two states; kernels do
+// the rest of softmax (codec/weights.h). For each instruction set.
 //
 // Thread-safety: functions of their arguments.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "base/isa.h"
 
@@ -19,6 +20,8 @@ struct Softmax {
   // Raises m[row] to top[row], and multiplies l[row] by what that makes of its weights, as kernels
   // do.
   void (*rescale)(const float* top, int rows, float* m, float* l) noexcept;
+  // o[i] = o[i] keep + more[i] take, both products rounded: the same bits on every set.
+  void (*blend)(float* o, float keep, const float* more, float take, std::int64_t count) noexcept;
 };
 
 const Softmax& softmax_of(Isa isa) noexcept;

@@ -7,7 +7,7 @@
 namespace quire {
 
 extern const Softmax kSoftmaxAvx2;
-const Softmax kSoftmaxAvx2 = {raise, rescale};
+const Softmax kSoftmaxAvx2 = {raise, rescale, blend};
 
 }  // namespace quire
 #endif

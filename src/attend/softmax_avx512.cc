@@ -7,7 +7,7 @@
 namespace quire {
 
 extern const Softmax kSoftmaxAvx512;
-const Softmax kSoftmaxAvx512 = {raise, rescale};
+const Softmax kSoftmaxAvx512 = {raise, rescale, blend};
 
 }  // namespace quire
 #endif

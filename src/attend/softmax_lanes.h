@@ -35,5 +35,15 @@ void rescale(const float* top, int rows, float* m, float* l) noexcept {
   }
 }
 
+void blend(float* o, float keep, const float* more, float take, std::int64_t count) noexcept {
+  const Floats kept = spread(keep);
+  const Floats taken = spread(take);
+  std::int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    store_floats(o + i, add(mul(load_floats(o + i), kept), mul(load_floats(more + i), taken)));
+  }
+  for (; i < count; ++i) o[i] = o[i] * keep + more[i] * take;
+}
+
 }  // namespace
 }  // namespace quire

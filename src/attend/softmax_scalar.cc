@@ -6,6 +6,6 @@
 namespace quire {
 
 extern const Softmax kSoftmaxScalar;
-const Softmax kSoftmaxScalar = {raise, rescale};
+const Softmax kSoftmaxScalar = {raise, rescale, blend};
 
 }  // namespace quire

@@ -9,6 +9,8 @@
 #include <cmath>
 #include <limits>
 
+#include "attend/softmax.h"
+
 namespace quire {
 namespace {
 
@@ -29,6 +31,7 @@ void state_clear(float* o, float* m, float* l, std::int64_t count, std::int64_t 
 
 void state_merge(float* o, float* m, float* l, const float* o2, const float* m2, const float* l2,
                  std::int64_t count, std::int64_t dim) noexcept {
+  const Softmax& softmax = softmax_of(chosen_isa());
   for (std::int64_t i = 0; i < count; ++i, o += dim, o2 += dim) {
     if (m2[i] == kNothing) continue;
     if (m[i] == kNothing) {
@@ -40,7 +43,7 @@ void state_merge(float* o, float* m, float* l, const float* o2, const float* m2,
     const float top = std::max(m[i], m2[i]);
     const float keep = exp2_below(m[i] - top);
     const float take = exp2_below(m2[i] - top);
-    for (std::int64_t c = 0; c < dim; ++c) o[c] = o[c] * keep + o2[c] * take;
+    softmax.blend(o, keep, o2, take, dim);
     l[i] = l[i] * keep + l2[i] * take;
     m[i] = top;
   }

@@ -431,5 +431,30 @@ TEST(Softmax, WeightsOfRowsAreTakenOneByOne) {
   }
 }
 
+TEST(Softmax, BlendsAreTheSameOnEverySet) {
+  Random random(88);
+  for (const std::int64_t count : {1, 7, 8, 15, 16, 17, 64, 80, 100, 128}) {
+    std::vector<float> o(static_cast<std::size_t>(count));
+    std::vector<float> more(o.size());
+    for (float& x : o) x = random.normal(3.0f);
+    for (float& x : more) x = random.normal(3.0f);
+    const float keep = std::exp2(-std::fabs(random.normal(2.0f)));
+    std::vector<float> expected = o;
+    for (std::size_t i = 0; i < o.size(); ++i) {
+      const volatile float kept = o[i] * keep;
+      const volatile float taken = more[i] * 0.75f;
+      expected[i] = kept + taken;
+    }
+    for (const Isa isa : isas_found()) {
+      std::vector<float> blended = o;
+      blended.push_back(5.0f);  // what is behind stays
+      softmax_of(isa).blend(blended.data(), keep, more.data(), 0.75f, count);
+      EXPECT_EQ(blended.back(), 5.0f);
+      blended.pop_back();
+      EXPECT_EQ(blended, expected) << name_of(isa) << ", " << count << " floats";
+    }
+  }
+}
+
 }  // namespace
 }  // namespace quire::test
