@@ -1,4 +1,4 @@
-// Offsets follow from the layer's numbers alone, so nothing but the two block offsets is stored:
+// Offsets follow from the layer's numbers and the sizes that codecs say, which place() keeps:
 //
 //     rows     [key head][slot][key_dim] ... [value head][slot][value_dim] ...   (no padding)
 //     sealed   per head: key data | key scales | value data | value scales       (64 bytes each)

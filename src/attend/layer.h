@@ -32,7 +32,7 @@ struct LayerStore {
   const Codec* value_codec = nullptr;
   std::uint64_t seed = 0;  // of the random signs of all heads
 
-  // Set by place(): byte offsets inside the two blocks.
+  // Set by place(): byte offsets inside the two blocks, and sizes.
   std::size_t rows_offset = 0;
   std::size_t rows_bytes = 0;
   std::size_t sealed_offset = 0;

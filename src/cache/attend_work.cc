@@ -74,16 +74,19 @@ AttendWork::~AttendWork() = default;
 bool AttendWork::begin_again(const AttendJob& job) noexcept {
   const LayerStore& store = job.layer->store;
   const LayerStore& before = *task_.store;
-  if (store.heads != before.heads || store.key_dim != before.key_dim ||
-      store.value_dim != before.value_dim || store.rows_bytes != before.rows_bytes ||
-      store.sealed_bytes != before.sealed_bytes || job.states.heads != job_.states.heads) {
+  if (store.heads != before.heads || store.value_dim != before.value_dim ||
+      store.rows_bytes != before.rows_bytes || store.sealed_bytes != before.sealed_bytes ||
+      job.states.heads != job_.states.heads) {
     return false;
   }
   job_ = job;
   task_ = task_of(job);
   came_ = 0;
   for (Share& share : shares_) share.next = share.begin;
-  for (Range& range : ranges_) range.merged = 0;
+  for (Range& range : ranges_) {
+    range.merged = 0;
+    for (std::unique_ptr<Scratch>& states : range.states) states.reset();  // if that was given up
+  }
   return true;
 }
 
@@ -114,9 +117,10 @@ bool AttendWork::cuts_history(std::size_t shares) const noexcept {
 }
 
 // Shares that follow each other along the history, one range of all heads. To the nearest head of
-// an item they read as much, whatever the last item has: a page, or many, and the open one. That
-// one takes longest: `last_first` leaves its share to who comes first, and begins first, where a
-// thread is likely to come for each. Requires: no more shares than items.
+// an item they read as many bytes: the last item may be one page, or many. The open page takes
+// longer than its bytes: `last_first` leaves the last share, which has it, to who comes first, and
+// begins first, where a thread is likely to come for each. Some may be empty. Requires: no more
+// shares than items.
 void AttendWork::cut_history(std::size_t shares, bool last_first) {
   const auto heads = static_cast<std::size_t>(task_.store->heads);
   Range& range = ranges_.emplace_back();
@@ -274,7 +278,7 @@ std::unique_ptr<Scratch> AttendWork::portion_done(std::size_t portion,
   for (; range.merged < range.states.size(); ++range.merged) {
     std::unique_ptr<Scratch>& next = range.states[range.merged];
     if (next == nullptr) return free;
-    merge(portions_[range.first + range.merged], *next);
+    merge(portions_[range.first + range.merged], *next, range);
     // The first is the thread's own, most often.
     if (free == nullptr) {
       free = std::move(next);
@@ -282,20 +286,24 @@ std::unique_ptr<Scratch> AttendWork::portion_done(std::size_t portion,
       scratch_.leave(std::move(next));
     }
   }
-  finish_block(job_.queries, range.heads);
+  finish_range(range);
   return free;
 }
 
-// Merges the states of a portion into those of the job, which begin with the first item's.
-void AttendWork::merge(const Portion& portion, Scratch& of_portion) const {
+// Merges the states of a portion into those of its range, which begin with the first item's.
+void AttendWork::merge(const Portion& portion, Scratch& of_portion, Range& range) const {
   const StateView from = states_of(portion.heads, of_portion);
-  const StateView& to = job_.states;
+  const StateView to = states_of(range.heads, range.sum);
   const bool begins = portion.item.data() == items_.front().data();
   for (std::int64_t row = 0; row < from.tokens; ++row) {
     const std::int64_t at = row * from.heads;
-    const std::int64_t to_at = job_.queries[static_cast<std::size_t>(row)].out_row * to.heads +
-                               portion.heads.begin * group_;
-    if (begins) state_clear(to.o + to_at * to.dim, to.m + to_at, to.l + to_at, from.heads, to.dim);
+    const std::int64_t to_at = row * to.heads + (portion.heads.begin - range.heads.begin) * group_;
+    if (begins) {
+      std::copy_n(from.o + at * from.dim, from.heads * from.dim, to.o + to_at * to.dim);
+      std::copy_n(from.m + at, from.heads, to.m + to_at);
+      std::copy_n(from.l + at, from.heads, to.l + to_at);
+      continue;
+    }
     state_merge(to.o + to_at * to.dim, to.m + to_at, to.l + to_at, from.o + at * from.dim,
                 from.m + at, from.l + at, from.heads, from.dim);
   }
@@ -309,6 +317,27 @@ void AttendWork::finish_block(std::span<const Query> queries, const HeadRange& r
     for (std::int64_t head = range.begin * group_; head < range.end * group_; ++head) {
       const std::int64_t at = query.out_row * states.heads + head;
       finish(query, head, states.o + at * states.dim, states.m[at], states.l[at]);
+    }
+  }
+}
+
+// From the states of a range to the output, or to the states of the job.
+void AttendWork::finish_range(Range& range) {
+  const StateView from = states_of(range.heads, range.sum);
+  const StateView& to = job_.states;
+  std::int64_t of = 0;
+  for (const Query& query : job_.queries) {
+    const std::int64_t first = range.heads.begin * group_;
+    for (std::int64_t head = first; head < first + from.heads; ++head, ++of) {
+      const float* o = from.o + of * from.dim;
+      if (job_.out != nullptr) {
+        finish(query, head, o, from.m[of], from.l[of]);
+        continue;
+      }
+      const std::int64_t at = query.out_row * to.heads + head;
+      std::copy_n(o, to.dim, to.o + at * to.dim);
+      to.m[at] = from.m[of];
+      to.l[at] = from.l[of];
     }
   }
 }

@@ -58,7 +58,7 @@ class AttendWork {
   AttendWork& operator=(const AttendWork&) = delete;
 
   // Begins again, cut as it is, for another layer with the same slices, items and queries; false
-  // where that layer's form is another. Requires: what was begun before is done.
+  // where that layer's form is another. Requires: what was begun before is done, or given up.
   bool begin_again(const AttendJob& job) noexcept;
 
   // Tasks that do not depend on each other. One, if there are items.
@@ -103,6 +103,7 @@ class AttendWork {
     std::mutex mutex;                              // of what follows, and held to merge
     std::vector<std::unique_ptr<Scratch>> states;  // [portion]: those that wait to be merged
     std::size_t merged = 0;                        // the first so many were
+    Scratch sum;                                   // of those
   };
 
   void cut(std::size_t threads, std::size_t works);
@@ -117,8 +118,9 @@ class AttendWork {
   void find_walker(std::size_t range, std::unique_ptr<Walker>& walker);
   StateView states_of(const HeadRange& heads, Scratch& scratch) const;
   std::unique_ptr<Scratch> portion_done(std::size_t portion, std::unique_ptr<Scratch> states);
-  void merge(const Portion& portion, Scratch& of_portion) const;
+  void merge(const Portion& portion, Scratch& of_portion, Range& range) const;
   void finish_block(std::span<const Query> queries, const HeadRange& range);
+  void finish_range(Range& range);
   void finish(const Query& query, std::int64_t head, const float* o, float m, float l);
 
   AttendJob job_;

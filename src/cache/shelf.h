@@ -18,12 +18,27 @@
 
 namespace quire {
 
-// Of the calling thread, counted from 0 as threads ask for the first time.
-inline std::size_t thread_number() noexcept {
-  static std::atomic<std::size_t> threads = 0;
-  thread_local const std::size_t own = threads++;
-  return own;
-}
+// The least number that no other thread has, of those that have asked and not ended; all of more
+// than kMost threads have that one.
+class ThreadNumber {
+ public:
+  static std::size_t own() noexcept {
+    thread_local const ThreadNumber number;
+    return number.value_;
+  }
+
+ private:
+  ThreadNumber() noexcept {
+    while (value_ < kMost && taken_[value_].exchange(true)) ++value_;
+  }
+  ~ThreadNumber() {
+    if (value_ < kMost) taken_[value_] = false;
+  }
+
+  static constexpr std::size_t kMost = 1024;
+  static inline std::atomic<bool> taken_[kMost] = {};
+  std::size_t value_ = 0;
+};
 
 template <typename T>
 class Shelf {
@@ -50,6 +65,7 @@ class Shelf {
       }
     }
     for (Place& other : places_) {
+      if (other.object.load() == nullptr) continue;  // an exchange would take the line
       if (T* left = other.object.exchange(nullptr)) return std::unique_ptr<T>(left);
     }
     return std::make_unique<T>();
@@ -71,7 +87,7 @@ class Shelf {
     std::atomic<T*> object = nullptr;
   };
 
-  Place& own_place() noexcept { return places_[thread_number() % kPlaces]; }
+  Place& own_place() noexcept { return places_[ThreadNumber::own() % kPlaces]; }
 
   Place places_[kPlaces];
   std::mutex mutex_;

@@ -189,10 +189,7 @@ Result<void> StepCore::run_states(const Layer& layer, const TensorView& q, const
       out_of_memory = true;
     }
   });
-  if (out_of_memory) {
-    for (Sight& sight : sights) sight.work.reset();  // they were left half done
-    throw std::bad_alloc();
-  }
+  if (out_of_memory) throw std::bad_alloc();
   return {};
 }
 

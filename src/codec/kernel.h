@@ -25,7 +25,7 @@ namespace quire {
 struct PageSide {
   const std::byte* data = nullptr;
   const std::byte* scales = nullptr;  // null: the codec has none
-  int slots = 0;                      // padded to a multiple of 16
+  int slots = 0;  // padded to a multiple of 16, but of values that are rows as they were put
   int dim = 0;
   int split = 0;  // channels of the first part of keys; dim when there is one part
 };
@@ -68,8 +68,8 @@ struct Products {
   // Writes out[row][slot] for the slots [first, end), which are multiples of 16.
   void (*scores)(const PageSide& keys, int first, int end, const Operands& queries, float* out,
                  std::ptrdiff_t out_stride, const Ahead& ahead) noexcept;
-  // Adds the slots [first, end) to o[row][channel]. Weights outside are taken as 0.
-  // Requires: dim is a multiple of 16.
+  // Adds the slots [first, end) to o[row][channel]. Weights outside are taken as 0. `end` may be
+  // any slot where codes of values lie alone (tile.h). Requires: dim is a multiple of 16.
   void (*mix)(const PageSide& values, int first, int end, const Operands& weights,
               const float* keep, float* o, std::ptrdiff_t o_stride, const Ahead& ahead) noexcept;
 };

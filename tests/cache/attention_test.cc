@@ -2,7 +2,10 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <stdexcept>
 
 #include "base/crowd.h"
 #include "base/numbers.h"
@@ -317,6 +320,38 @@ TEST(Attend, LayersOfAllFormsTakeTurnsInAStep) {
     for (const int threads : {1, 2, 3, 8}) {
       EXPECT_EQ(run(threads, false), alone) << threads << " threads, " << tokens << " queries";
     }
+  }
+}
+
+// What it had done by then is not taken for anything of the next call.
+TEST(Attend, IsDoneAgainAfterTheCallersExecutorGaveUp) {
+  class GivesUp : public Executor {
+   public:
+    void run(std::size_t count, const std::function<void(std::size_t)>& task) override {
+      for (std::size_t i = 0; i < std::min(count, most); ++i) task(count - 1 - i);
+      if (most < count) throw std::runtime_error("no threads");
+    }
+    std::size_t most = SIZE_MAX;  // tasks, the last first
+  };
+  CacheSpec spec = layer_spec(4, 64, 64);
+  spec.threads = 2;
+  const Rows q = known_queries(1, 8, 64);
+  const auto step_of = [&](Cache& cache) {
+    return stepped(cache, batch_of(filled(cache, 300), 300, 1));
+  };
+  Cache plain = Cache::create(spec).value();
+  Step plain_step = step_of(plain);
+  const std::vector<float> expected = attend(plain_step, spec, 0, q).data;
+  GivesUp executor;
+  spec.executor = &executor;
+  Cache cache = Cache::create(spec).value();
+  Step step = step_of(cache);
+  for (const std::size_t most : {0, 1}) {
+    Rows out(1, 8, 64);
+    executor.most = most;
+    EXPECT_TRUE(fails(step.attend(0, q.view(), out.out()), ErrorCode::internal));
+    executor.most = SIZE_MAX;
+    EXPECT_EQ(attend(step, spec, 0, q).data, expected) << "after " << most << " tasks";
   }
 }
 

@@ -11,6 +11,19 @@
 namespace quire::test {
 namespace {
 
+TEST(ThreadNumber, IsTheLeastThatNoOtherThreadHas) {
+  const std::size_t here = ThreadNumber::own();
+  EXPECT_EQ(ThreadNumber::own(), here);
+  std::size_t first = here;
+  std::thread([&] { first = ThreadNumber::own(); }).join();
+  EXPECT_NE(first, here);
+  for (int i = 0; i < 3; ++i) {
+    std::size_t later = here;
+    std::thread([&] { later = ThreadNumber::own(); }).join();
+    EXPECT_EQ(later, first);  // free again
+  }
+}
+
 TEST(Shelf, MakesWhatNobodyLeft) {
   Shelf<int> shelf;
   const std::unique_ptr<int> first = shelf.take();
@@ -20,16 +33,15 @@ TEST(Shelf, MakesWhatNobodyLeft) {
   EXPECT_NE(first, second);
 }
 
-// Calls f on another thread, one that has another place than the calling one.
+// Calls f on another thread, which has another place than the calling one: of few threads, at
+// least.
 template <typename F>
 void on_another_thread(const F& f) {
-  const std::size_t place = thread_number() % Shelf<int>::kPlaces;
-  for (bool done = false; !done;) {
-    std::thread([&] {
-      done = thread_number() % Shelf<int>::kPlaces != place;
-      if (done) f();
-    }).join();
-  }
+  const std::size_t place = ThreadNumber::own() % Shelf<int>::kPlaces;
+  std::thread([&] {
+    ASSERT_NE(ThreadNumber::own() % Shelf<int>::kPlaces, place);
+    f();
+  }).join();
 }
 
 TEST(Shelf, AThreadGetsWhatItLeftItself) {

@@ -15,11 +15,12 @@
 // memory is read before and behind each, and of each place in a pass that piece counts which took
 // the least together with its floor: memory and cores that are shared are fast and slow by
 // milliseconds, and may turn from one to the other between a piece and a read. The cache's threads
-// fall asleep while memory is read, which they would not between two layers of a model: they are
-// kept awake with a short sequence that is not timed until a piece begins. `pass_us` is that of
-// the best whole pass. `bytes` are the cached bytes that the queries of one layer see, each once:
-// pages that the last query reads sealed at their sealed bytes, the rest as rows. `gflops` counts
-// the pairs of query and token that see each other, keys and values, 2 per multiply-add.
+// fall asleep while memory is read. In an engine whose own loops they run, or whose loops are
+// short, they are awake when attend is called: before a piece begins they are kept at work for a
+// moment with short sequences, which is not timed. `pass_us` is that of the best whole pass.
+// `bytes` are the cached bytes that the queries of one layer see, each once: pages that the last
+// query reads sealed at their sealed bytes, the rest as rows. `gflops` counts the pairs of query
+// and token that see each other, keys and values, 2 per multiply-add.
 //
 // `floor_us` is the larger of bytes over bandwidth and multiply-adds over their peak rate: that of
 // the bf16 dot product for bf16, of the 16-bit one for int8, of the 8-bit one for codecs of fewer
@@ -61,11 +62,11 @@ constexpr std::int64_t kPageTokens = 64;
 constexpr std::int64_t kStepTokens = 512;
 constexpr std::int64_t kPrefill = 512;
 constexpr std::size_t kCacheBytes = 3 * GiB;
-constexpr int kPasses = 5;           // at least
-constexpr int kSeconds = 3;          // of passes, where nothing is asked for
-constexpr double kMostSeconds = 2;   // of kPasses passes
-constexpr double kPatience = 10;     // seconds after which two passes will do
-constexpr double kRateSeconds = 20;  // between two measurements of the machine
+constexpr int kPasses = 5;             // at least
+constexpr int kSeconds = 3;            // of passes, where nothing is asked for
+constexpr double kMostSeconds = 2;     // of kPasses passes
+constexpr double kPatience = 10;       // seconds after which two passes will do
+constexpr double kRateSeconds = 20;    // between two measurements of the machine
 constexpr double kWakeSeconds = 2e-4;  // to have all threads awake
 
 using Clock = std::chrono::steady_clock;
@@ -120,16 +121,17 @@ class Workload {
 
   // Attends to every layer of every sequence. `gbps`: asked before and behind each piece.
   std::vector<Piece> pass(int piece_calls, const std::function<double()>& gbps);
+  // Keeps all threads at work for a moment.
+  void wake();
 
   int calls() const { return static_cast<int>(steps_.size()) * layers_; }  // of a pass
   std::size_t bytes_seen() const;                                          // by one call
   std::size_t bytes_held() const { return cache_.stats().bytes; }
 
  private:
-  Step filled(std::int64_t history, std::int64_t queries);
+  Step filled(std::int64_t history, std::int64_t queries, int sequences = 1);
   void put(Step& step);
   TensorView next_rows(std::int64_t tokens);
-  void wake();
 
   Case task_;
   int layers_;
@@ -139,7 +141,7 @@ class Workload {
   std::vector<float> out_;
   Cache cache_;
   std::vector<Step> steps_;
-  Step short_;  // of one token behind two pages
+  Step short_;  // of one token behind two pages, for as many sequences as threads
 };
 
 CacheSpec spec_of(const Case& task, int layers) {
@@ -162,34 +164,39 @@ Workload::Workload(const Case& task, int layers, int sequences)
   const std::int64_t rows = std::max(kStepTokens, task.queries);
   source_ =
       normal_f16(static_cast<std::size_t>(rows * shape.kv_heads * shape.head_dim) + kSourceShift);
-  const auto numbers = static_cast<std::size_t>(task.queries * shape.query_heads * shape.head_dim);
+  const std::int64_t queries = std::max<std::int64_t>(task.queries, task.threads);
+  const auto numbers = static_cast<std::size_t>(queries * shape.query_heads * shape.head_dim);
   q_ = task.query_type() == DType::bf16 ? normal_bf16(numbers) : normal_f16(numbers);
   out_.resize(q_.size());
   for (int i = 0; i < sequences; ++i) {
     steps_.push_back(filled(task.context - task.queries, task.queries));
   }
-  short_ = filled(2 * kPageTokens, 1);
+  short_ = filled(2 * kPageTokens, 1, task.threads);
 }
 
-// An open step of so many queries behind a history of a sequence of its own.
-Step Workload::filled(std::int64_t history, std::int64_t queries) {
-  const Sequence sequence = cache_.open().value();
-  for (std::int64_t at = 0; at < history; at += kStepTokens) {
-    Step step =
-        cache_.begin(Batch().add(sequence.id(), at, std::min(kStepTokens, history - at))).value();
-    put(step);
-    step.commit().value();
+// An open step of so many queries behind a history, of each of some sequences.
+Step Workload::filled(std::int64_t history, std::int64_t queries, int sequences) {
+  Batch batch;
+  for (int i = 0; i < sequences; ++i) {
+    const Sequence sequence = cache_.open().value();
+    for (std::int64_t at = 0; at < history; at += kStepTokens) {
+      Step step =
+          cache_.begin(Batch().add(sequence.id(), at, std::min(kStepTokens, history - at))).value();
+      put(step);
+      step.commit().value();
+    }
+    batch.add(sequence.id(), history, queries);
   }
-  Step step = cache_.begin(Batch().add(sequence.id(), history, queries)).value();
+  Step step = cache_.begin(batch).value();
   put(step);
   return step;
 }
 
 void Workload::wake() {
-  const auto q = TensorView::dense(q_.data(), task_.query_type(), 1, task_.shape.query_heads,
-                                   task_.shape.head_dim);
-  const auto out =
-      OutputView::dense(out_.data(), 1, task_.shape.query_heads, task_.shape.head_dim);
+  const Shape& shape = task_.shape;
+  const auto q = TensorView::dense(q_.data(), task_.query_type(), task_.threads, shape.query_heads,
+                                   shape.head_dim);
+  const auto out = OutputView::dense(out_.data(), task_.threads, shape.query_heads, shape.head_dim);
   const auto start = Clock::now();
   while (seconds_since(start) < kWakeSeconds) short_.attend(0, q, out).value();
 }
@@ -216,7 +223,6 @@ std::vector<Workload::Piece> Workload::pass(int piece_calls, const std::function
   const auto call_bytes = static_cast<double>(bytes_seen());
   Piece piece;
   double before = gbps();
-  wake();
   auto start = Clock::now();
   const auto end_piece = [&] {
     piece.attend_s = seconds_since(start);
@@ -224,7 +230,6 @@ std::vector<Workload::Piece> Workload::pass(int piece_calls, const std::function
     piece.read_s = piece.calls * call_bytes * (1 / before + 1 / behind) / 2 / 1e9;
     before = behind;
     pieces.push_back(std::exchange(piece, {}));
-    wake();
     start = Clock::now();
   };
   for (Step& step : steps_) {
@@ -386,7 +391,11 @@ Measured measure(const Case& task, Machine& machine, int seconds, bool quick) {
   const Size size = quick ? Size{2, 1, 1} : size_of(task);
   Workload workload(task, size.layers, size.sequences);
   const auto pass = [&] {
-    return workload.pass(size.piece_calls, [&] { return machine.read_again(task.threads); });
+    return workload.pass(size.piece_calls, [&] {
+      const double gbps = machine.read_again(task.threads);
+      workload.wake();
+      return gbps;
+    });
   };
   pass();
   std::vector<Workload::Piece> best;
