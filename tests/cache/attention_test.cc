@@ -346,7 +346,7 @@ TEST(Attend, IsDoneAgainAfterTheCallersExecutorGaveUp) {
   spec.executor = &executor;
   Cache cache = Cache::create(spec).value();
   Step step = step_of(cache);
-  for (const std::size_t most : {0, 1}) {
+  for (const std::size_t most : {std::size_t{0}, std::size_t{1}}) {
     Rows out(1, 8, 64);
     executor.most = most;
     EXPECT_TRUE(fails(step.attend(0, q.view(), out.out()), ErrorCode::internal));
