@@ -41,6 +41,7 @@ Reader::Reader(const LayerStore& s, Side the_side, int the_head, bool is_sealed,
           (side == Side::key ? kernel->coded.scores != nullptr : kernel->coded.mix != nullptr) &&
           (kernel->takes_coded == nullptr || kernel->takes_coded(side, dim));
   rotates = sealed && !decodes && codec->rotate[0] != nullptr;
+  // Rows of values are tiles where these hold one token after the other; bf16's hold two.
   const bool tiled = sealed || (side == Side::value && s.row_type != DType::bf16);
   direct = tiled && !decodes && (coded || kernel->expand == nullptr);
   if (decodes) {

@@ -15,30 +15,9 @@
 #include <vector>
 
 #include "attend/scratch.h"
+#include "base/thread_number.h"
 
 namespace quire {
-
-// The least number that no other thread has, of those that have asked and not ended; all of more
-// than kMost threads have that one.
-class ThreadNumber {
- public:
-  static std::size_t own() noexcept {
-    thread_local const ThreadNumber number;
-    return number.value_;
-  }
-
- private:
-  ThreadNumber() noexcept {
-    while (value_ < kMost && taken_[value_].exchange(true)) ++value_;
-  }
-  ~ThreadNumber() {
-    if (value_ < kMost) taken_[value_] = false;
-  }
-
-  static constexpr std::size_t kMost = 1024;
-  static inline std::atomic<bool> taken_[kMost] = {};
-  std::size_t value_ = 0;
-};
 
 template <typename T>
 class Shelf {

@@ -161,10 +161,10 @@ constexpr std::size_t kSourceShift = 1 << 17;
 Workload::Workload(const Case& task, int layers, int sequences)
     : task_(task), layers_(layers), cache_(Cache::create(spec_of(task, layers)).value()) {
   const Shape& shape = task.shape;
-  const std::int64_t rows = std::max(kStepTokens, task.queries);
+  const std::int64_t queries = std::max<std::int64_t>(task.queries, task.threads);
+  const std::int64_t rows = std::max(kStepTokens, queries);
   source_ =
       normal_f16(static_cast<std::size_t>(rows * shape.kv_heads * shape.head_dim) + kSourceShift);
-  const std::int64_t queries = std::max<std::int64_t>(task.queries, task.threads);
   const auto numbers = static_cast<std::size_t>(queries * shape.query_heads * shape.head_dim);
   q_ = task.query_type() == DType::bf16 ? normal_bf16(numbers) : normal_f16(numbers);
   out_.resize(q_.size());
